@@ -1,0 +1,2 @@
+//! Scan benchmark.
+fn main() {}

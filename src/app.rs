@@ -1,0 +1,1 @@
+//! Wires sources, engine and views together.

@@ -1,0 +1,7 @@
+//! The command line.
+use std::process::ExitCode;
+/// Runs the command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    ExitCode::from(crate::exit::OK)
+}

@@ -1,0 +1,90 @@
+//! Findings: what a rule or detector says, with its evidence and its fixes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ids::{RuleIx, SourceId};
+use super::vocab::{Class, Confidence, Effect, FixKind, Phase, Role, Severity};
+
+/// One line that supports a finding.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Evidence {
+    /// The source; its name is in the snapshot.
+    pub source: SourceId,
+    /// Line number in it, from 1.
+    pub line: u64,
+    /// Offset of the line in it.
+    pub offset: u64,
+    /// Bytes of the line.
+    pub len: u32,
+    /// The world rank that wrote it, if known.
+    pub rank: Option<u32>,
+    /// The line (cut at [`super::limits::EVIDENCE_BYTES`]), lossy, with control characters as they are:
+    /// a view must escape them.
+    pub text: String,
+}
+
+/// One way to cure it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Fix {
+    /// What has to be changed.
+    pub kind: FixKind,
+    /// What to do, one or two sentences.
+    pub text: String,
+    /// Environment variables to set, ready to paste; empty if none.
+    pub env: BTreeMap<String, String>,
+    /// The ranks it is for; empty for all.
+    pub ranks: Vec<u32>,
+    /// Whether it cures the cause or only works around it.
+    pub cures: bool,
+    /// What it costs or risks.
+    pub caution: Option<String>,
+    /// How to take it back.
+    pub undo: Option<String>,
+}
+
+/// A rule or detector that fired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule in the catalog.
+    pub rule: RuleIx,
+    /// Its stable id (`NET003`).
+    pub id: String,
+    /// Its name (`interface-differs`).
+    pub name: String,
+    /// The class of cause.
+    pub class: Class,
+    /// What it is to the other findings.
+    pub role: Role,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it says about the job.
+    pub effect: Effect,
+    /// How sure it is by itself.
+    pub confidence: Confidence,
+    /// One line about *this* case, with its numbers and names.
+    pub title: String,
+    /// A few sentences: what it means here and why it happens.
+    pub explanation: String,
+    /// The ranks that show it or that it is about.
+    pub ranks: BTreeSet<u32>,
+    /// The hosts likewise, as printed.
+    pub hosts: BTreeSet<String>,
+    /// The ranks it accuses, before the guilt table is applied: the ones unlike the others.
+    pub accused: BTreeSet<u32>,
+    /// The hosts it accuses likewise.
+    pub accused_hosts: BTreeSet<String>,
+    /// The communicator, as printed (`0x3cd91741efa7caee`).
+    pub comm: Option<String>,
+    /// The phase it strikes in: earlier ones are likelier causes.
+    pub phase: Phase,
+    /// The lines that support it, sorted, bounded.
+    pub evidence: Vec<Evidence>,
+    /// Further lines that support it and were not kept.
+    pub more_evidence: u64,
+    /// Ways to cure it, best first.
+    pub fixes: Vec<Fix>,
+    /// What was not seen and would decide it, each with the variable or log that shows it.
+    pub missing: Vec<String>,
+    /// Ids of findings that this one explains.
+    pub explains: Vec<String>,
+}

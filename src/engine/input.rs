@@ -1,0 +1,124 @@
+//! The only door into the engine.
+
+use std::time::Duration;
+
+use super::ids::SourceId;
+
+/// Nanoseconds since the Unix epoch, as the source that saw the input measured them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// The time that passed since `earlier`, zero if that is later.
+    #[must_use]
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// What kind of stream a source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SourceKind {
+    /// A file that is read once (a saved log).
+    File,
+    /// A file that is followed while it grows.
+    Tail,
+    /// Standard input.
+    Stdin,
+    /// Output of a command started by unhang.
+    Child,
+}
+
+/// Everything known about a source before its first byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceInfo {
+    /// The id that its bytes carry.
+    pub id: SourceId,
+    /// The name shown to people: a path relative to what was asked for, or `stdin`.
+    pub name: String,
+    /// What kind of stream it is.
+    pub kind: SourceKind,
+    /// The host, if whoever opened the source knows it.
+    pub host: Option<String>,
+    /// The process, if known.
+    pub pid: Option<u32>,
+    /// The world rank, if known for certain (a file's name is only a hint and is not given here).
+    pub rank: Option<u32>,
+}
+
+/// Why a source ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// A saved file was read to its end: says nothing about the process.
+    Eof,
+    /// A pipe was closed by its writers: they ended.
+    Closed,
+    /// The process that wrote it is gone.
+    ProcessGone,
+    /// Reading it failed; the text says why.
+    Unreadable,
+}
+
+/// The state of a process as the operating system tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessState {
+    /// Runs or sleeps.
+    Running,
+    /// Stopped by a signal or debugger (T).
+    Stopped,
+    /// Waits in the kernel (D).
+    Uninterruptible,
+    /// Ended, not yet reaped.
+    Zombie,
+    /// No such process any more.
+    Gone,
+}
+
+/// One thing that the outside tells the engine.
+///
+/// A journal is these, one after another, each with the time it was seen. GPU samples, RAS replies,
+/// Flight Recorder dumps and self-test events join here as further variants; a journal's reader
+/// skips and counts kinds it does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input<'a> {
+    /// A new source; must come before its bytes.
+    Source(SourceInfo),
+    /// Bytes of a source. `offset` is where the chunk starts in the source.
+    Bytes {
+        /// The source.
+        source: SourceId,
+        /// Bytes of the source before this chunk.
+        offset: u64,
+        /// The bytes, cut anywhere.
+        chunk: &'a [u8],
+    },
+    /// The file was replaced by a new one under the same name; offsets start again.
+    Rotated(SourceId),
+    /// The file became shorter; offsets start again.
+    Truncated(SourceId),
+    /// No more bytes will come.
+    Ended {
+        /// The source.
+        source: SourceId,
+        /// Why.
+        why: EndReason,
+        /// For [`EndReason::Unreadable`]: the error.
+        detail: Option<String>,
+    },
+    /// A process was seen in this state.
+    Process {
+        /// Host name as the process prints it.
+        host: String,
+        /// Process id on that host.
+        pid: u32,
+        /// What was seen.
+        state: ProcessState,
+    },
+    /// The user says that the job stands still (`--stuck`), for this long if given.
+    Claim {
+        /// How long the user has watched it.
+        stuck_for: Option<Duration>,
+    },
+    /// Time passed and nothing else happened.
+    Tick,
+}

@@ -1,0 +1,23 @@
+//! Every bound in one place: what is larger is cut, counted and shown as dropped.
+
+/// Bytes kept of one line; the rest is counted as dropped. NCCL itself writes at most 1,023 bytes
+/// (and stack garbage behind them in 2.13–2.19); Python prints config lines of some 10 KiB.
+pub const LINE_BYTES: usize = 32 * 1024;
+/// Bytes of a line kept as evidence in a finding.
+pub const EVIDENCE_BYTES: usize = 2 * 1024;
+/// Evidence lines kept per finding and rank.
+pub const EVIDENCE_PER_RANK: usize = 3;
+/// Evidence lines kept per finding.
+pub const EVIDENCE_PER_FINDING: usize = 64;
+/// Writers told apart within one source; further ones share the source's own writer.
+pub const WRITERS_PER_SOURCE: usize = 4_096;
+/// Writers told apart over all sources.
+pub const WRITERS: usize = 200_000;
+/// Deviating collectives remembered per rank and communicator.
+pub const DEVIATIONS: usize = 64;
+/// Communicators remembered per writer.
+pub const COMMS_PER_WRITER: usize = 4_096;
+/// Environment variables remembered per writer.
+pub const ENV_PER_WRITER: usize = 256;
+/// Lines kept per rank for the log screen.
+pub const RECENT_LINES: usize = 4_096;

@@ -1,0 +1,1 @@
+//! TBD parse
