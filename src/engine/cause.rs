@@ -1,1 +1,1 @@
-//! TBD cause
+//! To come.

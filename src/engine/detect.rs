@@ -1,1 +1,1 @@
-//! TBD detect
+//! To come.

@@ -1,0 +1,1 @@
+//! The job as the views see it.
