@@ -5,6 +5,8 @@
 //!    └──► unwrap container ─► colours off ─► part glued lines ─► prefixes ─► header ─► class ─► hand out
 //! ```
 
+use rustc_hash::FxHashMap;
+
 use super::Writer;
 use super::bytes::is_blank;
 use super::classify::{classify, continues_cpp};
@@ -48,15 +50,60 @@ pub(super) struct Context<'c> {
     pub(super) sink: &'c mut dyn FnMut(&Line<'_>, &[Writer]),
 }
 
-/// The last NCCL line's bytes up to `host:pid:`, and what they mean.
-#[derive(Debug, Default)]
-struct Hot {
-    head: Vec<u8>,
+/// What the bytes of a line up to `host:pid:` mean.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Where the prefixes end.
     body: usize,
     host: usize,
     host_len: usize,
     pid: u32,
-    writer: Option<WriterIx>,
+    writer: WriterIx,
+    /// The launcher's number in the prefixes.
+    label: Option<u32>,
+}
+
+/// Headers remembered per source before they are forgotten all at once.
+const KNOWN: usize = 4_096;
+
+/// The headers that came before: a line with one of them needs no other look at its front.
+#[derive(Debug, Default)]
+struct Hot {
+    last: Vec<u8>,
+    last_known: Option<Known>,
+    known: FxHashMap<Box<[u8]>, Known>,
+}
+
+impl Hot {
+    /// What `line` begins with, and what is behind that.
+    fn get<'a>(&mut self, line: &'a [u8], finder: &header::Finder) -> Option<(Known, &'a [u8])> {
+        if let Some(known) = self.last_known
+            && let Some(rest) = line.strip_prefix(self.last.as_slice())
+        {
+            return Some((known, rest));
+        }
+        if self.known.is_empty() {
+            return None;
+        }
+        let head = finder.head(line)?;
+        let known = *self.known.get(head)?;
+        self.remember(head, known);
+        Some((known, &line[head.len()..]))
+    }
+
+    fn put(&mut self, head: &[u8], known: Known) {
+        if self.known.len() >= KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(head.into(), known);
+        self.remember(head, known);
+    }
+
+    fn remember(&mut self, head: &[u8], known: Known) {
+        self.last.clear();
+        self.last.extend_from_slice(head);
+        self.last_known = Some(known);
+    }
 }
 
 /// Where a text came from.
@@ -199,35 +246,42 @@ impl Stream {
 
     /// The quick way: a line that begins as the NCCL line before it.
     fn same_header(&mut self, raw: &[u8], place: Place, context: &mut Context<'_>) -> bool {
-        let Some(writer) = self.hot.writer else {
+        let Some((known, rest)) = self.hot.get(raw, &context.scratch.nccl) else {
             return false;
         };
-        let Some(tail) = raw
-            .strip_prefix(self.hot.head.as_slice())
-            .and_then(header::tail)
-        else {
-            return false;
-        };
-        let Tail {
+        let Some(Tail {
             tid,
             dev,
             location,
             class,
             behind,
-        } = tail;
+        }) = header::tail(rest)
+        else {
+            return false;
+        };
         if context.scratch.nccl.find(behind, 0).is_some() {
             return false;
         }
-        let host = &raw[self.hot.host..self.hot.host + self.hot.host_len];
-        let head = NcclHead {
+        let Known {
+            body,
             host,
-            pid: self.hot.pid,
+            host_len,
+            pid,
+            writer,
+            label,
+        } = known;
+        if let Some(label) = label.filter(|_| writer != self.last) {
+            self.names.note_task(label, pid, context.writers);
+        }
+        let head = NcclHead {
+            host: &raw[host..host + host_len],
+            pid,
             tid,
             dev,
             location,
             stamp: None,
         };
-        let text = &raw[self.hot.body..];
+        let text = &raw[body..];
         self.hand(
             Line {
                 place,
@@ -420,21 +474,24 @@ impl Stream {
             &mut context.scratch.key,
         );
         // Only a header right behind its prefixes can come again byte for byte.
-        if origin.exact && start == body && head.stamp.is_none() && class != LineClass::NcclOther {
-            let digits = memchr::memchr(b':', &text[start..]).map_or(0, |at| at + 1);
-            let pid_end = memchr::memchr(b':', &text[start + digits..]).map_or(0, |at| at + 1);
-            self.hot.head.clear();
-            self.hot
-                .head
-                .extend_from_slice(&text[..start + digits + pid_end]);
-            self.hot = Hot {
-                head: std::mem::take(&mut self.hot.head),
-                body,
-                host: start,
-                host_len: head.host.len(),
-                pid: head.pid,
-                writer: Some(writer),
-            };
+        if origin.exact
+            && start == body
+            && head.stamp.is_none()
+            && class != LineClass::NcclOther
+            && !layers.is_stamped()
+        {
+            let colons = memchr::memchr_iter(b':', &text[start..]);
+            if let Some(colon) = colons.take(2).nth(1) {
+                let known = Known {
+                    body,
+                    host: start,
+                    host_len: head.host.len(),
+                    pid: head.pid,
+                    writer,
+                    label: layers.label(),
+                };
+                self.hot.put(&text[..=start + colon], known);
+            }
         }
         self.hand(
             Line {
