@@ -5,15 +5,15 @@
 //!    └──► unwrap container ─► colours off ─► part glued lines ─► prefixes ─► header ─► class ─► hand out
 //! ```
 
-use rustc_hash::FxHashMap;
-
 use super::Writer;
 use super::bytes::is_blank;
 use super::classify::{classify, continues_cpp};
+use super::glue;
 use super::header::{self, Nccl, Tail};
+use super::hot::{Hot, Known};
 use super::layers::Layers;
 use super::names::Names;
-use super::prefix::{self, Layer};
+use super::prefix::Layer;
 use super::torch;
 use super::wrap::{self, Partial, Wrapped};
 use super::writers::Writers;
@@ -31,16 +31,7 @@ pub(super) struct Scratch {
     pub(super) key: Vec<u8>,
     plain: Vec<u8>,
     nccl: header::Finder,
-    rank: RankFinder,
-}
-
-#[derive(Debug)]
-struct RankFinder(memchr::memmem::Finder<'static>);
-
-impl Default for RankFinder {
-    fn default() -> Self {
-        Self(memchr::memmem::Finder::new(b"[rank"))
-    }
+    rank: glue::RankFinder,
 }
 
 /// What all sources share while one line is taken.
@@ -48,62 +39,6 @@ pub(super) struct Context<'c> {
     pub(super) writers: &'c mut Writers,
     pub(super) scratch: &'c mut Scratch,
     pub(super) sink: &'c mut dyn FnMut(&Line<'_>, &[Writer]),
-}
-
-/// What the bytes of a line up to `host:pid:` mean.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    /// Where the prefixes end.
-    body: usize,
-    host: usize,
-    host_len: usize,
-    pid: u32,
-    writer: WriterIx,
-    /// The launcher's number in the prefixes.
-    label: Option<u32>,
-}
-
-/// Headers remembered per source before they are forgotten all at once.
-const KNOWN: usize = 4_096;
-
-/// The headers that came before: a line with one of them needs no other look at its front.
-#[derive(Debug, Default)]
-struct Hot {
-    last: Vec<u8>,
-    last_known: Option<Known>,
-    known: FxHashMap<Box<[u8]>, Known>,
-}
-
-impl Hot {
-    /// What `line` begins with, and what is behind that.
-    fn get<'a>(&mut self, line: &'a [u8], finder: &header::Finder) -> Option<(Known, &'a [u8])> {
-        if let Some(known) = self.last_known
-            && let Some(rest) = line.strip_prefix(self.last.as_slice())
-        {
-            return Some((known, rest));
-        }
-        if self.known.is_empty() {
-            return None;
-        }
-        let head = finder.head(line)?;
-        let known = *self.known.get(head)?;
-        self.remember(head, known);
-        Some((known, &line[head.len()..]))
-    }
-
-    fn put(&mut self, head: &[u8], known: Known) {
-        if self.known.len() >= KNOWN {
-            self.known.clear();
-        }
-        self.known.insert(head.into(), known);
-        self.remember(head, known);
-    }
-
-    fn remember(&mut self, head: &[u8], known: Known) {
-        self.last.clear();
-        self.last.extend_from_slice(head);
-        self.last_known = Some(known);
-    }
 }
 
 /// Where a text came from.
@@ -406,7 +341,7 @@ impl Stream {
         let text = if layers.is_empty() {
             text
         } else {
-            without_repeat_mark(text, &layers)
+            glue::without_repeat_mark(text, body.max(start.unwrap_or(0)), &layers)
         };
         if let Some(start) = start.filter(|s| *s >= body)
             && let Some(mut nccl) = header::parse(&text[start..])
@@ -442,7 +377,7 @@ impl Stream {
             return Piece::Done;
         }
         if glue == Glue::Look
-            && let Some(at) = self.glued(text, body, context)
+            && let Some(at) = glue::find(text, body, self.names.tagged(), &context.scratch.rank)
         {
             return Piece::PartedAt(at);
         }
@@ -534,17 +469,16 @@ impl Stream {
             None => (Head::Plain, text),
         };
         let mut class = classify(message, logged.is_some(), context.writers.block(writer));
-        let runtime = |layer: &Layer<'_>| {
-            matches!(
-                layer,
-                Layer::Named {
+        if class == LineClass::App {
+            class = match layers.as_slice().last() {
+                // Behind PyTorch's prefix without a log header stands only an exception's text.
+                Some(Layer::Rank(_)) => LineClass::Traceback,
+                Some(Layer::Named {
                     name: b"raylet" | b"autoscaler" | b"gcs_server",
                     ..
-                }
-            )
-        };
-        if class == LineClass::App && layers.as_slice().iter().any(runtime) {
-            class = LineClass::Launcher;
+                }) => LineClass::Launcher,
+                _ => class,
+            };
         }
         self.hand(
             Line {
@@ -559,32 +493,6 @@ impl Stream {
             context,
         );
         Piece::Done
-    }
-
-    /// Where another writer's line begins behind unfinished output.
-    fn glued(&self, text: &[u8], body: usize, context: &Context<'_>) -> Option<usize> {
-        let mut from = body;
-        while let Some(at) = context.scratch.rank.0.find(&text[from..]) {
-            let at = from + at;
-            if at > body && torch::rank(&text[at..]).is_some_and(|(_, rest)| begins_message(rest)) {
-                return Some(at);
-            }
-            from = at + 5;
-        }
-        if !self.names.tagged() {
-            return None;
-        }
-        let mut from = body;
-        while let Some(at) = memchr::memchr2(b'[', b'<', &text[from..]) {
-            let at = from + at;
-            if at > body
-                && let Some(start) = tag_start(text, body, at)
-            {
-                return Some(start);
-            }
-            from = at + 1;
-        }
-        None
     }
 
     fn hand(&mut self, line: Line<'_>, context: &mut Context<'_>) {
@@ -607,49 +515,4 @@ enum Piece {
 
 fn length(raw: &[u8]) -> u32 {
     u32::try_from(raw.len()).unwrap_or(u32::MAX)
-}
-
-/// What PyTorch prints behind `[rankN]:` when a line of it begins: a log header or a traceback.
-fn begins_message(text: &[u8]) -> bool {
-    text.starts_with(b"Traceback (") || torch::parse(text, None).is_some()
-}
-
-/// Where a tag with the stamp in front of it begins, if there is one at `at`.
-fn tag_start(text: &[u8], body: usize, at: usize) -> Option<usize> {
-    const STAMP: usize = "Mon Nov 30 19:54:42 2026".len();
-    let stamped = at
-        .checked_sub(STAMP)
-        .filter(|s| *s > body && prefix::ctime(&text[*s..]).is_some());
-    if text[at] == b'<' {
-        return stamped.filter(|_| prefix::strong(&text[at..]).is_some());
-    }
-    if prefix::tag(&text[at..]).is_some() {
-        return Some(stamped.unwrap_or(at));
-    }
-    // `[Mon Nov 30 19:54:22 2026][1,0]<stdout>:`.
-    match prefix::strong(&text[at..]) {
-        Some((Layer::Stamp, rest)) if prefix::tag(rest).is_some() || rest.starts_with(b"<std") => {
-            Some(at)
-        }
-        _ => None,
-    }
-}
-
-/// Ray's ` [repeated 2x across cluster]` off the end.
-fn without_repeat_mark<'a>(text: &'a [u8], layers: &Layers<'_>) -> &'a [u8] {
-    if !matches!(text.last(), Some(b']' | b')'))
-        || !layers
-            .as_slice()
-            .iter()
-            .any(|l| matches!(l, Layer::Named { .. }))
-    {
-        return text;
-    }
-    let floor = text.len().saturating_sub(400);
-    match memchr::memmem::rfind(&text[floor..], b" [repeated ") {
-        Some(at) if memchr::memmem::find(&text[floor + at..], b"x across cluster]").is_some() => {
-            &text[..floor + at]
-        }
-        _ => text,
-    }
 }
