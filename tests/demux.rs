@@ -123,7 +123,7 @@ fn one_prefix_each() {
         (
             "[pod/train-worker-3/pytorch] hello",
             "hello",
-            &[Node(3), Name("train-worker-3".into())],
+            &[Name("train-worker-3".into())],
         ),
         ("[1,3]<stdout>:hello", "hello", &[WorldRank(3)]),
         ("[1,3]<stderr>: hello", "hello", &[WorldRank(3)]),
@@ -167,6 +167,13 @@ fn one_prefix_each() {
             "hello",
             &[WorldRank(11), LocalRank(3), Host("vm".into())],
         ),
+        (
+            "[default3/11]:hello",
+            "hello",
+            &[WorldRank(11), LocalRank(3)],
+        ),
+        ("[epoch3/10]: loss", "[epoch3/10]: loss", &[]),
+        ("[Rank3]:hello", "[Rank3]:hello", &[]),
         ("[rank3]: hello", "hello", &[WorldRank(3)]),
         ("[node-2]: hello", "hello", &[Node(2)]),
         (

@@ -156,17 +156,17 @@ impl Names {
         (layers, at)
     }
 
-    /// A role is believed once it was seen as torchrun prints it, without a blank behind.
+    /// A role is believed once it was seen as torchrun prints it, without a blank behind, or with a
+    /// host: programs print `[epoch3/10]: `.
     fn accepts(&mut self, layer: Layer<'_>, text: &[u8], behind: &[u8]) -> bool {
         match layer {
-            Layer::Tee {
-                role, world, host, ..
-            } => {
+            Layer::Tee { role, host, .. } => {
                 if role == b"default" || self.roles.iter().any(|known| **known == *role) {
                     return true;
                 }
-                let templated = world.is_some() || host.is_some();
-                let believed = templated || behind.first().is_some_and(|b| *b != b' ');
+                let believed = host.is_some()
+                    || behind.first().is_some_and(|b| *b != b' ')
+                        && !text[..text.len() - behind.len()].ends_with(b" ");
                 if believed && self.roles.len() < MEMORY {
                     self.roles.push(role.into());
                 }
