@@ -67,7 +67,12 @@ fn main() {
             )
         }),
     ];
-    for (name, line) in streams {
+    // `cargo bench --bench demux -- COLL` measures only those.
+    let only = std::env::args()
+        .skip(1)
+        .find(|arg| !arg.starts_with('-'))
+        .unwrap_or_default();
+    for (name, line) in streams.into_iter().filter(|(name, _)| name.contains(&only)) {
         let block: String = (0..16_384).map(line).collect();
         let mut demux = Demux::default();
         let mut lines = 0_u64;

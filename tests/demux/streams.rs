@@ -79,6 +79,12 @@ fn a_prefix_in_mid_line_begins_another_line() {
             r#"<stdout rank="0">foo</stdout><stderr rank="1">bar &lt;&#010;</stderr>"#,
             &["foo", "bar <"],
         ),
+        ("[default0]:10%[default1]:bar", &["10%", "bar"]),
+        (
+            "[trainer0]:x[1] [step1]:y[trainer1]:z",
+            &["x[1] [step1]:y", "z"],
+        ),
+        ("x[default1]:bar", &["x[default1]:bar"]),
         ("loss [rank1]: 3", &["loss [rank1]: 3"]),
         ("unknown-prefix node-0:684:684 [0] NCCL INFO x", &["x"]),
     ];

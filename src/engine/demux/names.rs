@@ -65,9 +65,18 @@ impl Names {
         self.own
     }
 
-    /// The stream carries `<stdout>:` tags.
+    /// The stream carries `<stdout>:` tags or torchrun's, so that one can begin in mid-line.
     pub(super) fn tagged(&self) -> bool {
-        self.tagged
+        self.tagged || !self.roles.is_empty()
+    }
+
+    /// A tag or tee prefix of this stream begins the text.
+    pub(super) fn begins(&self, text: &[u8]) -> bool {
+        match prefix::strong(text) {
+            Some((Layer::Tee { role, .. }, _)) => self.roles.iter().any(|r| **r == *role),
+            Some((Layer::Label { .. }, _)) => self.tagged,
+            _ => false,
+        }
     }
 
     /// Where the host really begins, if unfinished output stands directly in front of it.
@@ -161,10 +170,11 @@ impl Names {
     fn accepts(&mut self, layer: Layer<'_>, text: &[u8], behind: &[u8]) -> bool {
         match layer {
             Layer::Tee { role, host, .. } => {
-                if role == b"default" || self.roles.iter().any(|known| **known == *role) {
+                if self.roles.iter().any(|known| **known == *role) {
                     return true;
                 }
-                let believed = host.is_some()
+                let believed = role == b"default"
+                    || host.is_some()
                     || behind.first().is_some_and(|b| *b != b' ')
                         && !text[..text.len() - behind.len()].ends_with(b" ");
                 if believed && self.roles.len() < MEMORY {

@@ -377,7 +377,7 @@ impl Stream {
             return Piece::Done;
         }
         if glue == Glue::Look
-            && let Some(at) = glue::find(text, body, self.names.tagged(), &context.scratch.rank)
+            && let Some(at) = glue::find(text, body, &self.names, &context.scratch.rank)
         {
             return Piece::PartedAt(at);
         }
