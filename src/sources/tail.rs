@@ -10,6 +10,7 @@ pub mod hint;
 use std::path::PathBuf;
 
 use self::follow::{Followed, Look};
+use super::decompress::Packing;
 use super::discover::{Discoverer, Found, Log};
 use crate::engine::ids::SourceId;
 use crate::engine::input::{Input, SourceInfo, SourceKind};
@@ -36,13 +37,21 @@ pub struct Tailer {
     next: u32,
     buf: Vec<u8>,
     problems: Vec<InputError>,
+    new_files: Vec<(SourceId, PathBuf)>,
 }
 
 impl Tailer {
     /// Ids of sources are given from `first_id` on.
     #[must_use]
     pub fn new(discoverer: Discoverer, first_id: u32) -> Self {
-        Self { discoverer, files: Vec::new(), next: first_id, buf: vec![0; FAIR], problems: Vec::new() }
+        Self {
+            discoverer,
+            files: Vec::new(),
+            next: first_id,
+            buf: vec![0; FAIR],
+            problems: Vec::new(),
+            new_files: Vec::new(),
+        }
     }
 
     /// Looks for new logs and announces them. What it returns still lists the journals, pipes and
@@ -57,6 +66,9 @@ impl Tailer {
             }
             let id = self.new_source();
             sink(Input::Source(source_info(id, &log, SourceKind::Tail)));
+            if log.packing == Packing::Plain {
+                self.new_files.push((id, log.path.clone()));
+            }
             self.files.push(Followed::new(id, log.path, log.packing));
         }
         found.logs = pipes;
@@ -86,6 +98,11 @@ impl Tailer {
         std::mem::take(&mut self.problems)
     }
 
+    /// Files found since the last call whose bytes can be read again from the disk.
+    pub fn take_new_files(&mut self) -> Vec<(SourceId, PathBuf)> {
+        std::mem::take(&mut self.new_files)
+    }
+
     /// An id that no other source has.
     pub fn new_source(&mut self) -> SourceId {
         let id = SourceId(self.next);
@@ -109,7 +126,11 @@ impl Tailer {
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
         let mut folders = self.discoverer.folders();
-        folders.extend(self.files.iter().filter_map(|file| file.path().parent().map(PathBuf::from)));
+        folders.extend(
+            self.files
+                .iter()
+                .filter_map(|file| file.path().parent().map(PathBuf::from)),
+        );
         folders.sort();
         folders.dedup();
         folders
@@ -119,5 +140,12 @@ impl Tailer {
 /// What is known about a log before its first byte.
 #[must_use]
 pub fn source_info(id: SourceId, log: &Log, kind: SourceKind) -> SourceInfo {
-    SourceInfo { id, name: log.name.clone(), kind, host: None, pid: None, rank: None }
+    SourceInfo {
+        id,
+        name: log.name.clone(),
+        kind,
+        host: None,
+        pid: None,
+        rank: None,
+    }
 }
