@@ -1,1 +1,6 @@
 //! What people and programs see.
+
+pub mod escape;
+pub mod json;
+pub mod report;
+pub mod tui;
