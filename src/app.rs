@@ -1,1 +1,3 @@
 //! Wires sources, engine and views together.
+
+pub mod handle;
