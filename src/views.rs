@@ -5,4 +5,5 @@
 pub mod escape;
 pub mod json;
 pub mod report;
+pub mod tui;
 pub mod words;
