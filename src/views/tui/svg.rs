@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Size of a cell in pixels.
 const CELL: (f32, f32) = (8.4, 18.0);
@@ -23,8 +24,7 @@ pub fn svg(buf: &Buffer) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\">\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{BACKGROUND}\"/>\n\
-         <g font-family=\"'DejaVu Sans Mono','Menlo','Consolas',monospace\" font-size=\"14\" \
-         xml:space=\"preserve\">\n"
+         <g font-family=\"'DejaVu Sans Mono','Menlo','Consolas',monospace\" font-size=\"14\">\n"
     );
     for y in area.top()..area.bottom() {
         let mut x = area.left();
@@ -33,8 +33,10 @@ pub fn svg(buf: &Buffer) -> String {
             let look = Look::of(&buf[(x, y)]);
             let mut text = String::new();
             while x < area.right() && Look::of(&buf[(x, y)]) == look {
-                text.push_str(buf[(x, y)].symbol());
-                x += 1;
+                let symbol = buf[(x, y)].symbol();
+                text.push_str(symbol);
+                // What a wide character covers are cells of their own.
+                x += u16::try_from(symbol.width()).unwrap_or(1).max(1);
             }
             run(
                 &mut out,
@@ -54,6 +56,7 @@ struct Look {
     fg: &'static str,
     bg: &'static str,
     bold: bool,
+    dim: bool,
 }
 
 impl Look {
@@ -66,6 +69,7 @@ impl Look {
             fg,
             bg,
             bold: cell.modifier.contains(Modifier::BOLD),
+            dim: cell.modifier.contains(Modifier::DIM),
         }
     }
 }
@@ -84,24 +88,29 @@ fn run(out: &mut String, (x, y): (u16, u16), cells: u16, look: &Look, text: &str
     if text.trim().is_empty() {
         return;
     }
-    // Leading blanks become a place: not every viewer keeps them.
-    let blanks = text.len() - text.trim_start_matches(' ').len();
-    let left = left + blanks as f32 * CELL.0;
-    let text = text.trim_matches(' ');
-    let length = (f32::from(cells) - blanks as f32) * CELL.0;
-    let shown = text.chars().count() as f32 * CELL.0;
-    let weight = if look.bold {
-        " font-weight=\"bold\""
-    } else {
-        ""
+    // Every character has its own place, so that the columns hold whatever font the viewer has.
+    let mut places = String::new();
+    let mut shown = String::new();
+    let mut column = 0.0;
+    for c in text.chars() {
+        if c != ' ' {
+            let _ = write!(places, "{:.1} ", left + column * CELL.0);
+            shown.push(c);
+        }
+        column += c.width().unwrap_or(0) as f32;
+    }
+    let weight = match (look.bold, look.dim) {
+        (true, _) => " font-weight=\"bold\"",
+        (false, true) => " opacity=\"0.6\"",
+        (false, false) => "",
     };
     let _ = writeln!(
         out,
-        "<text x=\"{left:.1}\" y=\"{:.1}\" textLength=\"{:.1}\" lengthAdjust=\"spacingAndGlyphs\" fill=\"{}\"{weight}>{}</text>",
+        "<text x=\"{}\" y=\"{:.1}\" fill=\"{}\"{weight}>{}</text>",
+        places.trim_end(),
         top + CELL.1 * 0.74,
-        shown.min(length),
         look.fg,
-        escaped(text)
+        escaped(&shown)
     );
 }
 
@@ -122,5 +131,4 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
-        .replace(' ', "\u{a0}")
 }

@@ -54,12 +54,13 @@ impl Theme {
         let (color, modifier) = match tone {
             Tone::Plain => (None, Modifier::empty()),
             Tone::Strong => (None, Modifier::BOLD),
-            Tone::Quiet => (Some(Color::DarkGray), Modifier::empty()),
+            Tone::Quiet if self.color => (None, Modifier::DIM),
+            Tone::Quiet => (None, Modifier::empty()),
             Tone::Bad => (Some(Color::Red), Modifier::BOLD),
             Tone::Guilty => (Some(Color::Red), Modifier::BOLD | Modifier::REVERSED),
             Tone::Warn => (Some(Color::Yellow), Modifier::empty()),
             Tone::Command => (Some(Color::Cyan), Modifier::empty()),
-            Tone::Selected => (None, Modifier::REVERSED),
+            Tone::Selected => return selected(),
             Tone::Hit => (Some(Color::Yellow), Modifier::BOLD | Modifier::REVERSED),
             Tone::State(state) => (state_color(state), Modifier::BOLD | Modifier::REVERSED),
             Tone::Severity(Severity::Error) => return self.style(Tone::Bad),
@@ -72,6 +73,16 @@ impl Theme {
             _ => plain.add_modifier(modifier),
         }
     }
+}
+
+/// Takes the other styles of a row away, so that the bar of the cursor is one piece.
+fn selected() -> Style {
+    let off = Modifier::DIM | Modifier::BOLD;
+    Style::new()
+        .fg(Color::Reset)
+        .bg(Color::Reset)
+        .remove_modifier(off)
+        .add_modifier(Modifier::REVERSED)
 }
 
 fn state_color(state: State) -> Option<Color> {

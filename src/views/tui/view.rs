@@ -54,11 +54,12 @@ pub fn render(ui: &Ui, snapshot: &Snapshot, status: &Status, area: Rect, buf: &m
     Header(scene).render(row(0), buf);
     tabs(scene, row(1), buf);
     footer(scene, row(area.height - 1), buf);
-    // A blank row under the tabs keeps them apart where there is room for it.
+    // Blank rows keep tabs and footer apart where there is room for them.
     let gap = u16::from(area.height > 14);
+    let end = u16::from(area.height > 30);
     let body = Rect {
         y: area.y + 2 + gap,
-        height: area.height - 3 - gap,
+        height: area.height - 3 - gap - end,
         ..area
     };
     if ui.help {

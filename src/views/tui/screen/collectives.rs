@@ -177,7 +177,8 @@ impl Widget for &Collectives<'_> {
                 );
             }
             if at == selected {
-                pen.tint(Tone::Selected);
+                // The bar keeps its look: reversed, it would say the opposite.
+                pen.tint_start(Tone::Selected, names + 2);
             }
             pen.down();
         }

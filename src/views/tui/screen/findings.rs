@@ -59,7 +59,9 @@ impl Widget for &FindingList<'_> {
             )
         };
         let selected = ui.finding_row(snapshot);
-        listed(self.0, &mut Pen::new(buf, list, ui.theme), Some(selected));
+        let mut pen = Pen::new(buf, list, ui.theme);
+        let height = pen.height();
+        listed(self.0, &mut pen, height, Some(selected));
         let inner = Rect {
             x: rest.x + 1,
             width: rest.width.saturating_sub(2),
@@ -92,19 +94,24 @@ impl Widget for &FindingList<'_> {
     }
 }
 
-/// Writes a row per finding; the selected one is marked, if any.
-pub(in crate::views::tui) fn listed(scene: Scene<'_>, pen: &mut Pen<'_>, selected: Option<usize>) {
+/// Writes `height` rows at most, one per finding; the selected one is marked, if any.
+pub(in crate::views::tui) fn listed(
+    scene: Scene<'_>,
+    pen: &mut Pen<'_>,
+    height: usize,
+    selected: Option<usize>,
+) {
     let findings = &scene.snapshot.findings;
-    let shown = window(selected.unwrap_or(0), findings.len(), pen.rows_left());
+    let shown = window(selected.unwrap_or(0), findings.len(), height);
     for at in shown {
         let finding = &findings[at];
         pen.put(Tone::Plain, " ");
         pen.cell(Tone::Severity(finding.severity), role(finding.role), 9);
         pen.cell(Tone::Quiet, &finding.id, 8);
         pen.put(Tone::Plain, &finding.title);
-        let who = who(finding);
-        if !who.is_empty() {
-            pen.put(Tone::Quiet, &format!("  {who}"));
+        let who = format!("  {}", who(finding));
+        if who.len() < pen.room() {
+            pen.put(Tone::Quiet, &who);
         }
         if selected == Some(at) {
             pen.tint(Tone::Selected);

@@ -69,8 +69,18 @@ impl Widget for &Help<'_> {
             + 2;
         let across = usize::from(area.width / 76).clamp(1, 3);
         let width = area.width / u16::try_from(across).unwrap_or(1);
-        let height = usize::from(area.height).max(1);
-        let top = ui.help_top.min(rows.len().saturating_sub(height));
+        let mut height = usize::from(area.height).max(1);
+        let top = ui.help_top.min(rows.len().saturating_sub(height * across));
+        if rows.len() - top > height * across {
+            height = height.saturating_sub(1).max(1);
+            let last = Rect {
+                y: area.bottom().saturating_sub(1),
+                height: 1,
+                ..area
+            };
+            let more = rows.len().saturating_sub(top + height * across);
+            Pen::new(buf, last, ui.theme).put(Tone::Quiet, &format!(" {more} more rows: PgDn"));
+        }
         for (at, part) in rows[top..].chunks(height).take(across).enumerate() {
             let x = area.x + u16::try_from(at).unwrap_or(0) * width;
             let mut pen = Pen::new(buf, Rect { x, width, ..area }, ui.theme);

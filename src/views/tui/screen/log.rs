@@ -24,7 +24,7 @@ impl Widget for LogView<'_> {
 
 impl Widget for &LogView<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
-        let Scene { ui, snapshot, .. } = self.0;
+        let ui = self.0.ui;
         let log = &ui.log;
         let mut pen = Pen::new(buf, area, ui.theme);
         let Some(rank) = log.rank else {
@@ -66,7 +66,6 @@ impl Widget for &LogView<'_> {
         if log.lines.is_empty() {
             pen.put(Tone::Quiet, " no lines yet");
         }
-        let _ = snapshot;
     }
 }
 

@@ -8,6 +8,7 @@ use crate::engine::snapshot::Snapshot;
 use crate::engine::vocab::{Class, State};
 use crate::views::tui::theme::Tone;
 use crate::views::tui::view::Scene;
+use crate::views::tui::widget::finding::detail;
 use crate::views::tui::widget::grid::Grid;
 use crate::views::tui::widget::pen::Pen;
 use crate::views::words;
@@ -16,6 +17,10 @@ use super::findings::listed;
 
 /// Rows from which on the banner is three rows high.
 const TALL: u16 = 26;
+/// Rows below the findings from which on the first one is shown in full.
+const LEAD: usize = 6;
+/// Columns of a paragraph that is easy to read.
+const READABLE: usize = 110;
 
 pub(in crate::views::tui) struct Overview<'a>(pub(in crate::views::tui) Scene<'a>);
 
@@ -60,7 +65,39 @@ impl Widget for &Overview<'_> {
             Tone::Strong,
             &format!(" {}", words::count(snapshot.findings.len(), "finding")),
         );
-        listed(self.0, &mut pen, None);
+        let wanted = wanted.min(pen.rows_left());
+        listed(self.0, &mut pen, wanted, None);
+        self.lead(&mut pen);
+    }
+}
+
+impl Overview<'_> {
+    /// The finding behind the verdict in full, where there is room for some of it.
+    fn lead(&self, pen: &mut Pen<'_>) {
+        let Scene { ui, snapshot, .. } = self.0;
+        let lead = snapshot
+            .verdict
+            .finding
+            .and_then(|at| snapshot.findings.get(at));
+        let Some(lead) = lead.filter(|_| pen.rows_left() > LEAD) else {
+            return;
+        };
+        pen.down();
+        let rows = detail(
+            snapshot,
+            lead,
+            pen.width().saturating_sub(2).min(READABLE),
+            ui.theme.glyphs,
+        );
+        // Its title is the verdict's; the rest begins with what it means.
+        let meaning = rows.iter().position(Vec::is_empty).map_or(0, |gap| gap + 1);
+        for row in rows.iter().skip(meaning).take(pen.rows_left()) {
+            pen.put(Tone::Plain, " ");
+            for (tone, text) in row {
+                pen.put(*tone, text);
+            }
+            pen.down();
+        }
     }
 }
 
@@ -102,18 +139,18 @@ fn banner(scene: Scene<'_>, area: Rect, buf: &mut Buffer) -> u16 {
         .collect::<Vec<_>>()
         .join(" on ");
     let label = if verdict.state == State::Waiting {
-        "waits for "
+        "waits for"
     } else {
-        "at fault "
+        "at fault"
     };
     labelled(&mut pen, label, Tone::Bad, &guilty);
     labelled(
         &mut pen,
-        "see also ",
+        "see also",
         Tone::Plain,
         &verdict.other_causes.join(", "),
     );
-    labelled(&mut pen, "fix ", Tone::Command, &first_fix(snapshot));
+    labelled(&mut pen, "fix", Tone::Command, &first_fix(snapshot));
     pen.down();
     area.height
         .saturating_sub(u16::try_from(pen.rows_left()).unwrap_or(0))
@@ -122,7 +159,7 @@ fn banner(scene: Scene<'_>, area: Rect, buf: &mut Buffer) -> u16 {
 fn labelled(pen: &mut Pen<'_>, label: &str, tone: Tone, text: &str) {
     if !text.is_empty() {
         pen.put(Tone::Plain, " ");
-        pen.put(Tone::Quiet, label);
+        pen.cell(Tone::Quiet, label, 10);
         pen.line(tone, text);
     }
 }

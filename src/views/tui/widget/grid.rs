@@ -253,7 +253,9 @@ impl<'a> Blocks<'a> {
         let per_row = most.min(room / cell);
         let rows = most.div_ceil(per_row);
         let block = name + 1 + per_row * cell + 2;
-        let across = ((width + 2) / block).max(1);
+        // As many side by side as fit, then evenly over the lines that this makes.
+        let lines = hosts.len().div_ceil(((width + 2) / block).max(1));
+        let across = hosts.len().div_ceil(lines);
         let fits = hosts.len().div_ceil(across) * rows <= height;
         fits.then(|| Self {
             hosts: hosts.to_vec(),

@@ -9,6 +9,7 @@ use ratatui::widgets::Widget;
 use crate::app::handle::{Axis, Following, Mode, Playback, Status};
 use crate::engine::snapshot::Snapshot;
 use crate::engine::vocab::Class;
+use crate::views::tui::screen::Screen;
 use crate::views::tui::theme::Tone;
 use crate::views::tui::view::Scene;
 use crate::views::words;
@@ -32,14 +33,19 @@ impl Widget for &Header<'_> {
         } = self.0;
         let verdict = &snapshot.verdict;
         let mut pen = Pen::new(buf, area, ui.theme);
-        pen.put(
-            Tone::State(verdict.state),
-            &format!(" {} ", words::headline(verdict.state)),
-        );
-        pen.put(Tone::Plain, " ");
-        if !matches!(verdict.class, Class::Healthy | Class::Inconclusive) {
-            pen.put(Tone::Strong, verdict.class.name());
-            pen.put(Tone::Plain, "  ");
+        // The overview says the verdict in large.
+        if ui.screen == Screen::Overview && !ui.help {
+            pen.put(Tone::Strong, " unhang  ");
+        } else {
+            pen.put(
+                Tone::State(verdict.state),
+                &format!(" {} ", words::headline(verdict.state)),
+            );
+            pen.put(Tone::Plain, " ");
+            if !matches!(verdict.class, Class::Healthy | Class::Inconclusive) {
+                pen.put(Tone::Strong, verdict.class.name());
+                pen.put(Tone::Plain, "  ");
+            }
         }
         // What one has to know comes first; the rest goes where there is room.
         if status.paused {

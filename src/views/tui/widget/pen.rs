@@ -128,6 +128,22 @@ impl<'a> Pen<'a> {
         }
     }
 
+    /// Sets the style of the first `width` columns of the current row.
+    pub(in crate::views::tui) fn tint_start(&mut self, tone: Tone, width: usize) {
+        if self.at.y < self.area.bottom() {
+            let width = u16::try_from(width)
+                .unwrap_or(u16::MAX)
+                .min(self.area.width);
+            let start = Rect {
+                y: self.at.y,
+                height: 1,
+                width,
+                ..self.area
+            };
+            self.buf.set_style(start, self.theme.style(tone));
+        }
+    }
+
     /// Sets the style of the whole current row, behind what was and will be written.
     pub(in crate::views::tui) fn tint(&mut self, tone: Tone) {
         if self.at.y < self.area.bottom() {
