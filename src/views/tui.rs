@@ -23,9 +23,12 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEventKind};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 
 use crate::app::handle::{Handle, LogPage, LogRequest, Mode, Status};
 use crate::engine::snapshot::Snapshot;
+use crate::views::escape::Glyphs;
 
 use terminal::Session;
 use theme::Theme;
@@ -67,8 +70,8 @@ pub fn run(handle: &Handle, options: &Options<'_>) -> io::Result<()> {
         options,
         pending: None,
     };
-    let size = session.terminal.size()?;
-    dashboard.ui.size = (size.width, size.height);
+    // The first look for input starts listening for new sizes: none may come before it.
+    event::poll(Duration::ZERO)?;
     let changes = handle.changes();
     let mut seen = *changes.borrow();
     let mut dirty = true;
@@ -107,6 +110,23 @@ pub fn run(handle: &Handle, options: &Options<'_>) -> io::Result<()> {
     }
 }
 
+/// The overview of a job as a picture (SVG), the same for the same snapshot.
+#[must_use]
+pub fn picture(snapshot: &Snapshot, status: &Status, width: u16, height: u16) -> String {
+    let theme = Theme {
+        color: true,
+        glyphs: Glyphs::Unicode,
+    };
+    let ui = Ui {
+        size: (width, height),
+        ..Ui::new(theme)
+    };
+    let area = Rect::new(0, 0, width, height);
+    let mut buf = Buffer::empty(area);
+    view::render(&ui, snapshot, status, area, &mut buf);
+    svg::svg(&buf)
+}
+
 struct Dashboard<'a> {
     ui: Ui,
     snapshot: Arc<Snapshot>,
@@ -118,14 +138,15 @@ struct Dashboard<'a> {
 }
 
 impl Dashboard<'_> {
-    fn draw(&self, frame: &mut ratatui::Frame<'_>) {
+    fn draw(&mut self, frame: &mut ratatui::Frame<'_>) {
+        self.ui.size = (frame.area().width, frame.area().height);
         view::view(&self.ui, &self.snapshot, &self.status, frame);
     }
 
     /// Deals with an event; true ends the dashboard.
     fn event(&mut self, event: &Event, session: &mut Session) -> io::Result<bool> {
         match event {
-            Event::Resize(width, height) => self.ui.size = (*width, *height),
+            // A new size needs nothing but the next frame, which asks for it.
             Event::Key(key) if key.kind != KeyEventKind::Release => {
                 let here = self.ui.here(self.status.mode == Mode::Replay);
                 if let Some(action) = keymap::lookup(here, *key) {

@@ -132,6 +132,15 @@ pub fn headline(state: State) -> &'static str {
     }
 }
 
+/// What the ranks and hosts of a verdict are to it.
+#[must_use]
+pub fn guilt(state: State) -> &'static str {
+    match state {
+        State::Waiting => "waited for",
+        _ => "at fault",
+    }
+}
+
 /// One letter per phase: small ones until a rank is ready, capitals from there.
 #[must_use]
 pub fn letter(phase: Phase) -> char {

@@ -5,13 +5,13 @@ use ratatui::style::{Color, Modifier};
 
 /// The rows of a buffer, without blanks at their ends.
 pub(crate) fn plain(buf: &Buffer) -> String {
-    rows(buf, |cell, out| out.push_str(cell.symbol()))
+    rows(buf, |cell, out| out.push_str(cell.symbol()), &[' '])
 }
 
-/// The look of every cell as a letter: the first of its colour, a capital if bold, and `#` in front of
-/// reversed runs. Cells that look ordinary are dots.
+/// The look of every cell as a letter: the first of its colour, `d` if dim, a capital if bold; reversed
+/// cells are `1` (red), `2` (green), `3` (yellow) or `#`; cells that look ordinary are dots.
 pub(crate) fn styled(buf: &Buffer) -> String {
-    rows(buf, |cell, out| out.push(look(cell)))
+    rows(buf, |cell, out| out.push(look(cell)), &[' ', '.'])
 }
 
 fn look(cell: &Cell) -> char {
@@ -41,14 +41,14 @@ fn look(cell: &Cell) -> char {
     }
 }
 
-fn rows(buf: &Buffer, each: impl Fn(&Cell, &mut String)) -> String {
+fn rows(buf: &Buffer, each: impl Fn(&Cell, &mut String), blank: &[char]) -> String {
     let mut out = String::new();
     for y in buf.area.top()..buf.area.bottom() {
         let mut row = String::new();
         for x in buf.area.left()..buf.area.right() {
             each(&buf[(x, y)], &mut row);
         }
-        out.push_str(row.trim_end_matches([' ', '.']));
+        out.push_str(row.trim_end_matches(blank));
         out.push('\n');
     }
     out

@@ -36,14 +36,14 @@ pub fn markdown(snapshot: &Snapshot) -> String {
     let hosts = words::hosts(verdict.hosts.iter().map(String::as_str));
     for (label, text) in [
         (
-            "At fault",
+            words::guilt(verdict.state),
             [ranks, hosts]
                 .into_iter()
                 .filter(|t| !t.is_empty())
                 .collect::<Vec<_>>()
                 .join(" on "),
         ),
-        ("See also", verdict.other_causes.join(", ")),
+        ("see also", verdict.other_causes.join(", ")),
     ] {
         if !text.is_empty() {
             paragraph(&mut out, &format!("{label}: {}", plain(&text)));

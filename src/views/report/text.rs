@@ -151,10 +151,10 @@ impl Text<'_> {
             (false, false) => format!("{ranks} on {hosts}"),
             _ => ranks + &hosts,
         };
-        let label = guilt_label(verdict.state);
+        let label = format!("{}: ", words::guilt(verdict.state));
         self.page.labelled(
             self.hanging(1, HANG),
-            (Tone::Plain, label),
+            (Tone::Plain, &label),
             Tone::Bad,
             &guilty,
         );
@@ -472,14 +472,6 @@ impl Text<'_> {
             self.page
                 .line(2, &[(Tone::Quiet, &more), (Tone::Quiet, hint)]);
         }
-    }
-}
-
-/// What the ranks and hosts of the verdict are to it.
-fn guilt_label(state: State) -> &'static str {
-    match state {
-        State::Waiting => "waited for: ",
-        _ => "at fault: ",
     }
 }
 

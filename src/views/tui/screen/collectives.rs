@@ -100,7 +100,7 @@ impl Widget for &Collectives<'_> {
         pen.put(Tone::Strong, &format!(" {}", comm.id));
         let seen = format!(
             "  {} of {} seen",
-            comm.members.len(),
+            words::thousands(comm.members.len() as u64),
             words::count(comm.nranks as usize, "rank")
         );
         pen.put(Tone::Plain, &seen);
@@ -119,6 +119,7 @@ impl Widget for &Collectives<'_> {
                 " collectives are not logged: NCCL_DEBUG_SUBSYS=INIT,COLL prints them",
             );
         }
+        let faulty = groups.iter().any(|g| g.differs || g.reached < most);
         let selected = ui.member.min(groups.len().saturating_sub(1));
         let shown = window(selected, groups.len(), pen.rows_left());
         let name = |g: &Group| words::ranges(g.ranks.iter().copied());
@@ -160,16 +161,18 @@ impl Widget for &Collectives<'_> {
                 pen.put(tone, &format!(" {}", words::thousands(reached)));
                 pen.put(Tone::Plain, "  ");
             }
+            let fault = match (behind, group.differs) {
+                (0, false) => String::new(),
+                (0, true) => "differs".to_owned(),
+                (n, _) => format!("{} behind", words::thousands(n)),
+            };
+            if faulty {
+                pen.cell(Tone::Bad, &fault, 12);
+            }
             pen.put(
                 Tone::Plain,
                 group.last_call.as_deref().unwrap_or(group.stage),
             );
-            if behind > 0 {
-                pen.put(Tone::Bad, &format!("  {} behind", words::thousands(behind)));
-            }
-            if group.differs {
-                pen.put(Tone::Bad, "  differs");
-            }
             if group.ranks.len() > 1 {
                 pen.put(
                     Tone::Quiet,

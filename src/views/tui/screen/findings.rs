@@ -61,7 +61,7 @@ impl Widget for &FindingList<'_> {
         let selected = ui.finding_row(snapshot);
         let mut pen = Pen::new(buf, list, ui.theme);
         let height = pen.height();
-        listed(self.0, &mut pen, height, Some(selected));
+        listed(self.0, &mut pen, height);
         let inner = Rect {
             x: rest.x + 1,
             width: rest.width.saturating_sub(2),
@@ -94,15 +94,11 @@ impl Widget for &FindingList<'_> {
     }
 }
 
-/// Writes `height` rows at most, one per finding; the selected one is marked, if any.
-pub(in crate::views::tui) fn listed(
-    scene: Scene<'_>,
-    pen: &mut Pen<'_>,
-    height: usize,
-    selected: Option<usize>,
-) {
+/// Writes `height` rows at most, one per finding; the selected one is marked.
+pub(in crate::views::tui) fn listed(scene: Scene<'_>, pen: &mut Pen<'_>, height: usize) {
+    let selected = scene.ui.finding_row(scene.snapshot);
     let findings = &scene.snapshot.findings;
-    let shown = window(selected.unwrap_or(0), findings.len(), height);
+    let shown = window(selected, findings.len(), height);
     for at in shown {
         let finding = &findings[at];
         pen.put(Tone::Plain, " ");
@@ -113,7 +109,7 @@ pub(in crate::views::tui) fn listed(
         if who.len() < pen.room() {
             pen.put(Tone::Quiet, &who);
         }
-        if selected == Some(at) {
+        if selected == at {
             pen.tint(Tone::Selected);
         }
         pen.down();

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 
 use crate::engine::snapshot::Snapshot;
-use crate::engine::vocab::{Class, State};
+use crate::engine::vocab::Class;
 use crate::views::tui::theme::Tone;
 use crate::views::tui::view::Scene;
 use crate::views::tui::widget::finding::detail;
@@ -17,7 +17,7 @@ use super::findings::listed;
 
 /// Rows from which on the banner is three rows high.
 const TALL: u16 = 26;
-/// Rows below the findings from which on the first one is shown in full.
+/// Rows below the findings from which on the selected one is shown in full.
 const LEAD: usize = 6;
 /// Columns of a paragraph that is easy to read.
 const READABLE: usize = 110;
@@ -66,19 +66,16 @@ impl Widget for &Overview<'_> {
             &format!(" {}", words::count(snapshot.findings.len(), "finding")),
         );
         let wanted = wanted.min(pen.rows_left());
-        listed(self.0, &mut pen, wanted, None);
-        self.lead(&mut pen);
+        listed(self.0, &mut pen, wanted);
+        self.selected(&mut pen);
     }
 }
 
 impl Overview<'_> {
-    /// The finding behind the verdict in full, where there is room for some of it.
-    fn lead(&self, pen: &mut Pen<'_>) {
+    /// The selected finding in full, where there is room for some of it.
+    fn selected(&self, pen: &mut Pen<'_>) {
         let Scene { ui, snapshot, .. } = self.0;
-        let lead = snapshot
-            .verdict
-            .finding
-            .and_then(|at| snapshot.findings.get(at));
+        let lead = snapshot.findings.get(ui.finding_row(snapshot));
         let Some(lead) = lead.filter(|_| pen.rows_left() > LEAD) else {
             return;
         };
@@ -89,7 +86,7 @@ impl Overview<'_> {
             pen.width().saturating_sub(2).min(READABLE),
             ui.theme.glyphs,
         );
-        // Its title is the verdict's; the rest begins with what it means.
+        // Its title is in the list; the rest begins with what it means.
         let meaning = rows.iter().position(Vec::is_empty).map_or(0, |gap| gap + 1);
         for row in rows.iter().skip(meaning).take(pen.rows_left()) {
             pen.put(Tone::Plain, " ");
@@ -138,11 +135,7 @@ fn banner(scene: Scene<'_>, area: Rect, buf: &mut Buffer) -> u16 {
         .filter(|t| !t.is_empty())
         .collect::<Vec<_>>()
         .join(" on ");
-    let label = if verdict.state == State::Waiting {
-        "waits for"
-    } else {
-        "at fault"
-    };
+    let label = words::guilt(verdict.state);
     labelled(&mut pen, label, Tone::Bad, &guilty);
     labelled(
         &mut pen,
@@ -159,7 +152,7 @@ fn banner(scene: Scene<'_>, area: Rect, buf: &mut Buffer) -> u16 {
 fn labelled(pen: &mut Pen<'_>, label: &str, tone: Tone, text: &str) {
     if !text.is_empty() {
         pen.put(Tone::Plain, " ");
-        pen.cell(Tone::Quiet, label, 10);
+        pen.cell(Tone::Quiet, label, 11);
         pen.line(tone, text);
     }
 }
@@ -188,7 +181,7 @@ fn legend(scene: Scene<'_>, grid: &Grid<'_>, area: Rect, buf: &mut Buffer) {
     let mut pen = Pen::new(buf, area, scene.ui.theme);
     pen.put(Tone::Plain, " ");
     pen.put(Tone::Strong, "ranks  ");
-    for (tone, text) in grid.legend() {
+    for (tone, text) in grid.legend(scene.snapshot.verdict.state) {
         if pen.room() > text.len() {
             pen.put(tone, &text);
             pen.put(Tone::Plain, "   ");

@@ -12,7 +12,7 @@ use ratatui::widgets::Widget;
 use rustc_hash::FxHashMap;
 
 use crate::engine::snapshot::{RankView, Snapshot};
-use crate::engine::vocab::Phase;
+use crate::engine::vocab::{Phase, State};
 use crate::views::escape;
 use crate::views::tui::theme::{Theme, Tone};
 use crate::views::words;
@@ -85,8 +85,13 @@ impl<'a> Grid<'a> {
         });
         let layout = fitting.unwrap_or_else(|| {
             let label = digits + 2;
-            let per_row = width.saturating_sub(label).max(1);
-            let per_cell = ranks.len().div_ceil(per_row * height.max(1)).max(1);
+            let room = width.saturating_sub(label).max(1);
+            // Round numbers: a row starts at a multiple of eight, as hosts do.
+            let per_row = if room > 8 { room - room % 8 } else { room };
+            let per_cell = ranks
+                .len()
+                .div_ceil(per_row * height.max(1))
+                .next_power_of_two();
             Layout::Dense {
                 per_cell,
                 per_row,
@@ -111,7 +116,7 @@ impl<'a> Grid<'a> {
     }
 
     /// What the letters mean and how often they occur: `b bootstrap 14`, guilty ones first.
-    pub(in crate::views::tui) fn legend(&self) -> Vec<(Tone, String)> {
+    pub(in crate::views::tui) fn legend(&self, state: State) -> Vec<(Tone, String)> {
         let count = |is: &dyn Fn(&RankView) -> bool| self.ranks.iter().filter(|r| is(r)).count();
         let guilty = count(&|r| r.guilty);
         let absent = count(&|r| r.absent);
@@ -119,7 +124,11 @@ impl<'a> Grid<'a> {
         if guilty > 0 {
             out.push((
                 Tone::Guilty,
-                format!("{GUILTY} at fault {}", words::thousands(guilty as u64)),
+                format!(
+                    "{GUILTY} {} {}",
+                    words::guilt(state),
+                    words::thousands(guilty as u64)
+                ),
             ));
         }
         if absent > 0 {
