@@ -19,7 +19,7 @@ pub use record::{
 use super::demux::Writer;
 use super::event::{CommInit, Event};
 use super::ids::{CommIx, SourceId, WriterIx};
-use super::input::{ProcessState, SourceInfo, Time};
+use super::input::{ProcessState, Time};
 use super::limits;
 use super::line::{Head, Line};
 use super::vocab::{LineClass, Phase};
@@ -350,23 +350,21 @@ impl Job {
         }
     }
 
-    /// Announces a source's own name to its records; nothing yet needs more.
-    pub fn open(&mut self, _info: &SourceInfo) {}
-
-    /// True for classes of line that a rule may still say something about although it was parsed.
+    /// False for lines that no rule has to look at: the model took all that they say.
     #[must_use]
     pub fn wants_rules(class: LineClass, event: Option<&Event<'_>>) -> bool {
-        !matches!(
-            event,
+        match event {
             Some(
                 Event::Coll(_)
-                    | Event::Channel { .. }
-                    | Event::Topology
-                    | Event::Connected
-                    | Event::CommInit(_)
-                    | Event::CommNodes { .. }
-            )
-        ) && !(class == LineClass::NcclInfo && matches!(event, Some(Event::Known)))
+                | Event::Channel { .. }
+                | Event::Topology
+                | Event::Connected
+                | Event::CommInit(_)
+                | Event::CommNodes { .. },
+            ) => false,
+            Some(Event::Known) => class != LineClass::NcclInfo,
+            _ => true,
+        }
     }
 }
 

@@ -160,8 +160,7 @@ impl<'a> Draft<'a> {
             .named
             .clone()
             .unwrap_or_else(|| ranges(about.iter().copied()));
-        let hosts: Vec<&str> = finding.hosts.iter().map(String::as_str).collect();
-        let hosts = hosts.join(", ");
+        let hosts = host_names(&finding.hosts, self.scene.hosts().len());
         let facts = &self.facts;
         let count = self.count.max(kept).to_string();
         let first = about.first().copied();
@@ -205,6 +204,22 @@ impl<'a> Draft<'a> {
             })
             .collect();
         self.finding
+    }
+}
+
+/// Hosts in words: at most three by name.
+#[must_use]
+pub fn host_names(hosts: &BTreeSet<String>, all: usize) -> String {
+    const NAMED: usize = 3;
+    let named: Vec<&str> = hosts.iter().take(NAMED).map(String::as_str).collect();
+    match hosts.len() {
+        n if n > NAMED && n == all => format!("all {n} hosts"),
+        n if n > NAMED + 1 => format!("{} and {} more", named.join(", "), n - NAMED),
+        _ => hosts
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }
 

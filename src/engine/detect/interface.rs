@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::draft::host_names;
 use super::interface_hosts::{
     Failure, HostChoice, choices, common_interface, failures, is_loopback, subnet,
 };
@@ -106,8 +107,9 @@ fn show(draft: &mut Draft<'_>, hosts: &[&HostChoice<'_>], failures: &[Failure<'_
     draft.count(failures.iter().map(|f| f.connect.count).sum());
 }
 
-fn names(hosts: &[&HostChoice<'_>]) -> String {
-    hosts.iter().map(|h| h.host).collect::<Vec<_>>().join(", ")
+fn names(scene: &Scene<'_>, hosts: &[&HostChoice<'_>]) -> String {
+    let names: BTreeSet<String> = hosts.iter().map(|h| h.host.to_owned()).collect();
+    host_names(&names, scene.hosts().len())
 }
 
 /// A host of several announces its loopback address.
@@ -246,7 +248,7 @@ fn differs<'a>(
     let addresses: BTreeSet<&str> = odd.iter().map(|h| h.chosen.address.as_str()).collect();
     draft
         .fact("subsystem", "NCCL")
-        .fact("odd_hosts", names(&odd))
+        .fact("odd_hosts", names(scene, &odd))
         .fact(
             "odd_interface",
             interfaces.into_iter().collect::<Vec<_>>().join(", "),

@@ -337,7 +337,7 @@ fn fingerprints(scene: &Scene<'_>, found: &mut [Finding]) {
     let pairs: BTreeSet<(u32, u32)> = scene
         .all_records()
         .filter_map(|(_, r)| r.fingerprints.as_ref())
-        .map(|(a, b, ..)| (a.0, b.0))
+        .map(|f| (f.a.0, f.b.0))
         .collect();
     let mentioned: BTreeSet<u32> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
     let in_all: Vec<u32> = mentioned

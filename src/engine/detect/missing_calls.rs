@@ -9,7 +9,7 @@ use super::mismatch::{comm_name, first_difference, line_of};
 use super::{Draft, Scene, ranges, wait};
 use crate::engine::finding::Finding;
 use crate::engine::job::{CommRec, RankRec};
-use crate::engine::vocab::{Confidence, Effect, Role};
+use crate::engine::vocab::{Class, Confidence, Effect, Role};
 
 /// Communicators that are reported at most.
 const MOST_COMMS: usize = 8;
@@ -63,7 +63,10 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         let symptom = any_root && roots.is_empty();
         found.extend(finding(scene, lag, roots, symptom));
     }
-    if lags.is_empty() {
+    let mismatch = found
+        .iter()
+        .any(|f| f.class == Class::MismatchedCollective && f.role == Role::Cause);
+    if lags.is_empty() && !mismatch {
         found.extend(work_behind(scene));
         let named = found
             .iter()

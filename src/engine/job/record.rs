@@ -133,6 +133,15 @@ pub struct Death {
     pub line: Kept,
 }
 
+/// Two ranks whose calls PyTorch compared, each with its operation.
+#[derive(Clone, Debug)]
+pub struct Fingerprints {
+    /// The reporter.
+    pub a: (u32, String),
+    /// The rank that differs from it.
+    pub b: (u32, String),
+}
+
 /// What one writer's lines said.
 #[derive(Debug)]
 pub struct Record {
@@ -187,7 +196,7 @@ pub struct Record {
     /// Ranks that did not pass a monitored barrier.
     pub barrier_missing: Option<(Vec<u32>, Kept)>,
     /// Fingerprints that differ: (rank, operation) twice, and what differs.
-    pub fingerprints: Option<((u32, String), (u32, String), String, Kept)>,
+    pub fingerprints: Option<Fingerprints>,
     /// Exceptions that ended a traceback.
     pub exceptions: Vec<ExceptionSeen>,
     /// Line number of its last init, call or destroy: it lived then.
@@ -342,28 +351,21 @@ impl Record {
                 op,
                 ran_ms,
                 timeout_ms,
-            } => {
-                if self.watchdogs.len() < limits::EVENTS_PER_WRITER {
-                    let op = lossy(op);
-                    self.watchdogs.push(WatchdogSeen {
-                        seq,
-                        op,
-                        ran_ms,
-                        timeout_ms,
-                        line: Kept::now(line),
-                    });
-                }
-            }
+            } => push_bounded(
+                &mut self.watchdogs,
+                WatchdogSeen {
+                    seq,
+                    op: lossy(op),
+                    ran_ms,
+                    timeout_ms,
+                    line: Kept::now(line),
+                },
+            ),
             Event::WorkStatus {
                 group,
                 enqueued,
                 completed,
-            } => {
-                if self.work.len() < limits::EVENTS_PER_WRITER {
-                    self.work
-                        .insert(lossy(group), (enqueued, completed, Kept::now(line)));
-                }
-            }
+            } => self.work_status(group, enqueued, completed, Kept::now(line)),
             Event::StoreJoined { joined, of } => {
                 self.store.get_or_insert_with(|| StoreJoined {
                     joined,
@@ -384,10 +386,11 @@ impl Record {
                 }
                 self.exception(line);
             }
-            Event::Fingerprints { a, b, aspects } => {
-                let sides = ((a.0, lossy(a.1)), (b.0, lossy(b.1)));
-                self.fingerprints
-                    .get_or_insert_with(|| (sides.0, sides.1, lossy(aspects), Kept::now(line)));
+            Event::Fingerprints { a, b, .. } => {
+                self.fingerprints.get_or_insert_with(|| Fingerprints {
+                    a: (a.0, lossy(a.1)),
+                    b: (b.0, lossy(b.1)),
+                });
                 self.exception(line);
             }
             Event::TracebackStart => self.in_traceback = true,
@@ -413,9 +416,7 @@ impl Record {
                 });
             }
             Event::ChildDied { index, exit } => {
-                if self.children.len() < limits::EVENTS_PER_WRITER {
-                    self.children.push((index, exit, Kept::now(line)));
-                }
+                push_bounded(&mut self.children, (index, exit, Kept::now(line)));
             }
             Event::LauncherStopped => {
                 self.stopped.get_or_insert_with(|| Kept::now(line));
@@ -424,6 +425,12 @@ impl Record {
             Event::Serving => self.serving = true,
             // Handled with their communicator, or plain progress.
             _ => {}
+        }
+    }
+
+    fn work_status(&mut self, group: &[u8], enqueued: i64, completed: i64, line: Kept) {
+        if self.work.len() < limits::EVENTS_PER_WRITER {
+            self.work.insert(lossy(group), (enqueued, completed, line));
         }
     }
 
@@ -559,6 +566,12 @@ impl Record {
     pub(super) fn head(&mut self, head: &NcclHead<'_>) {
         self.host = Some(lossy(head.host));
         self.pid = Some(head.pid);
+    }
+}
+
+fn push_bounded<T>(list: &mut Vec<T>, item: T) {
+    if list.len() < limits::EVENTS_PER_WRITER {
+        list.push(item);
     }
 }
 

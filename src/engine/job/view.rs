@@ -11,6 +11,9 @@ use crate::engine::snapshot::{
 };
 use crate::engine::vocab::Phase;
 
+/// Ranks by what they chose: subsystem, interface, address.
+type Choices = BTreeMap<(String, Option<String>, String), BTreeSet<u32>>;
+
 impl Job {
     /// The plain data that views show.
     #[must_use]
@@ -61,7 +64,7 @@ impl Job {
             name,
             host: rec.host.clone(),
             pid: rec.pid,
-            gpu: active.filter(|m| m.known_start).map(|m| gpu(m)),
+            gpu: active.filter(|m| m.known_start).map(gpu),
             bus_id: active.and_then(|m| m.bus_id).map(|id| format!("{id:x}")),
             phase: self.phase(&records),
             collective: active.filter(|m| m.reached > 0).map(|m| m.reached),

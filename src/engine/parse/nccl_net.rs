@@ -177,7 +177,7 @@ mod tests {
             Some((&b"ib0"[..], &b"fe80::1%ib0"[..]))
         );
         assert!(split_address(b"nothing").is_none());
-        assert!(matches!(bootstrap(b"Bootstrap : Using [0]x"), None));
+        assert!(bootstrap(b"Bootstrap : Using [0]x").is_none());
         let Some(Event::Address { further, .. }) =
             net(b"NET/Socket : Using [0]mgmt0:192.168.10.5<0> [1]data0:10.20.0.1<0>")
         else {
