@@ -1,14 +1,11 @@
 //! Detectors: what comparing ranks shows. Each says what it saw and whom it points at; state, guilt
 //! and the order of causes are decided in [`super::cause`] alone.
 
-mod context;
 mod died;
-mod differs;
 mod draft;
 mod interface;
 mod interface_hosts;
 mod lines;
-mod logs;
 mod mismatch;
 mod missing;
 mod missing_calls;
@@ -134,8 +131,6 @@ pub fn run(scene: &Scene<'_>) -> Vec<Finding> {
     missing::detect(scene, &mut found);
     died::detect(scene, &mut found);
     p2p::detect(scene, &mut found);
-    differs::detect(scene, &mut found);
-    logs::detect(scene, &mut found);
     found.sort_by(|a, b| (&a.id, &a.comm, &a.accused).cmp(&(&b.id, &b.comm, &b.accused)));
     found
 }

@@ -2,28 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Draft, Scene, context};
+use super::{Draft, Scene};
 use crate::engine::catalog::CaptureKind;
 use crate::engine::finding::Finding;
 use crate::engine::hits::HitRecord;
 use crate::engine::ids::{RuleIx, WriterIx};
 
-/// What matched in one writer's lines.
-pub(super) type One<'a> = (WriterIx, &'a HitRecord);
-/// What one rule matched.
-pub(super) type Records<'a> = Vec<One<'a>>;
-
-/// Adds a finding for every rule that matched. Where a rule names a detector too, that one decides.
+/// Adds a finding for every rule that matched.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
-    let mut by_rule: BTreeMap<RuleIx, Records<'_>> = BTreeMap::new();
+    let mut by_rule: BTreeMap<RuleIx, Vec<(WriterIx, &HitRecord)>> = BTreeMap::new();
     for (rule, writer, record) in scene.hits.by_rule() {
         if !scene.ranks.stale[writer.ix()] {
             by_rule.entry(rule).or_default().push((writer, record));
         }
     }
-    let decided: Vec<RuleIx> =
-        by_rule.keys().copied().filter(|rule| scene.catalog.rule(*rule).detector.is_some()).collect();
-    let undecided = decided.into_iter().filter_map(|rule| by_rule.remove_entry(&rule)).collect();
     for (rule, records) in by_rule {
         if scene.catalog.rule(rule).merge {
             found.push(finding(scene, rule, &records));
@@ -31,11 +23,9 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             found.extend(records.iter().map(|one| finding(scene, rule, std::slice::from_ref(one))));
         }
     }
-    context::detect(scene, &undecided, found);
 }
 
-/// One finding about what a rule matched in some writers' lines.
-pub(super) fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[One<'_>]) -> Finding {
+fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) -> Finding {
     let declared = scene.catalog.rule(rule);
     let mut draft = Draft::of(scene, rule);
     let mut values: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
