@@ -54,14 +54,16 @@ fn explains(a: &Finding, b: &Finding) -> bool {
         // Whoever others wait for ended, or failed before it came.
         Class::MissingRank => {
             let everyone = b.accused.is_empty() && stops && a.class != Class::RankDied;
-            (stops && on_same) || everyone || differs_first(a, b) || cut_off(a, b)
+            let differ = matches!(a.class, Class::EnvMismatch | Class::VersionMismatch);
+            (stops && on_same) || everyone || differ || differs_first(a, b) || cut_off(a, b)
         }
         // An exception is how an error of a better known kind surfaced.
+        Class::VersionMismatch => a.class == Class::EnvMismatch || (a.name == "version-differs" && b.name != a.name),
         Class::RankDied => {
             let surfaced = stops && a.class != Class::RankDied && (on_same || a.ranks.is_empty());
             surfaced
                 || a.class == Class::Stopped
-                || matches!(a.class, Class::MismatchedCollective)
+                || matches!(a.class, Class::MismatchedCollective | Class::EnvMismatch | Class::VersionMismatch)
                 || (a.class == Class::MissingRank && a.accused.is_disjoint(&b.accused) && a.confidence >= b.confidence)
         }
         Class::Gloo | Class::Rendezvous => {
@@ -69,7 +71,11 @@ fn explains(a: &Finding, b: &Finding) -> bool {
                 || (a.class == Class::RankDied && !a.accused.is_empty())
                 || (a.class == Class::Launcher && stops)
         }
-        Class::NetworkUnreachable => matches!(a.class, Class::RankDied | Class::WrongInterface),
+        Class::NetworkUnreachable => {
+            let refused = b.confidence == Confidence::Possible;
+            let others = matches!(a.class, Class::MismatchedCollective | Class::MissingRank | Class::Launcher);
+            matches!(a.class, Class::RankDied | Class::WrongInterface) || (refused && others)
+        }
         Class::MismatchedCollective => false,
         _ => a.class == Class::Stopped,
     }

@@ -1,6 +1,7 @@
 //! Detectors: what comparing ranks shows. Each says what it saw and whom it points at; state, guilt
 //! and the order of causes are decided in [`super::cause`] alone.
 
+mod compare;
 mod died;
 mod draft;
 mod interface;
@@ -10,6 +11,8 @@ mod mismatch;
 mod missing;
 mod missing_calls;
 mod p2p;
+mod pytorch;
+mod silent;
 pub mod wait;
 
 use std::collections::BTreeSet;
@@ -78,6 +81,15 @@ impl<'a> Scene<'a> {
         self.ranks.ranks.get(rank as usize)?.host.as_deref()
     }
 
+    /// The host that a writer's source belongs to, if all NCCL lines in it come from one.
+    #[must_use]
+    pub fn host_of_source(&self, writer: super::ids::WriterIx) -> Option<&'a str> {
+        let source = self.job.records.get(writer.ix())?.source;
+        let in_source = self.job.records.iter().filter(|r| r.source == source);
+        let hosts: BTreeSet<&str> = in_source.filter_map(|r| r.host.as_deref()).collect();
+        if hosts.len() == 1 { hosts.first().copied() } else { None }
+    }
+
     /// Hosts all of whose ranks are in the set.
     #[must_use]
     pub fn whole_hosts(&self, ranks: &BTreeSet<u32>) -> BTreeSet<String> {
@@ -131,6 +143,10 @@ pub fn run(scene: &Scene<'_>) -> Vec<Finding> {
     missing::detect(scene, &mut found);
     died::detect(scene, &mut found);
     p2p::detect(scene, &mut found);
+    pytorch::detect(scene, &mut found);
+    compare::detect(scene, &mut found);
+    silent::detect(scene, &mut found);
+    compare::disambiguate(scene, &mut found);
     found.sort_by(|a, b| (&a.id, &a.comm, &a.accused).cmp(&(&b.id, &b.comm, &b.accused)));
     found
 }

@@ -134,7 +134,9 @@ impl Job {
                     member.aborted |= *abort;
                     member.ended |= *complete && !*abort;
                 }
-                self.records[ix].progress = line.place.number;
+                if !*abort {
+                    self.records[ix].progress = line.place.number;
+                }
             }
             Event::Channel { from, to, transport } => {
                 let record = &mut self.records[ix];

@@ -30,8 +30,9 @@ pub(super) fn of(scene: &Scene<'_>, finding: &Finding) -> (BTreeSet<u32>, BTreeS
         }
         // The minority.
         Class::EnvMismatch | Class::VersionMismatch | Class::Launcher => {
+            // One that sets what the others leave at their default is named even if it is one of two.
             let minority = accused.len() * 2 < scene.ranks.ranks.len().max(seen.len());
-            if minority { (accused, finding.accused_hosts.clone()) } else { (BTreeSet::new(), none()) }
+            if minority || finding.class == Class::EnvMismatch { (accused, finding.accused_hosts.clone()) } else { (BTreeSet::new(), none()) }
         }
         // Those that show it, if not all do.
         _ => {

@@ -3,7 +3,7 @@
 use crate::engine::detect::Scene;
 use crate::engine::detect::wait::{self, End};
 use crate::engine::finding::Finding;
-use crate::engine::vocab::{Class, Effect, State};
+use crate::engine::vocab::{Class, Effect, Phase, State};
 
 /// How the logs end.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(super) fn of(scene: &Scene<'_>, cause: Option<&Finding>, findings: &[Finding
             (Ending::Seen, false) => State::Failed,
             (Ending::Open, false) => State::Waiting,
         },
+        // A store or barrier that gave up ended start-up; whoever claims a standstill saw others wait.
+        Class::MissingRank if cause.effect == Effect::Fatal && !scene.claimed => State::Failed,
         Class::MissingRank => waits(ending),
         Class::RankDied => {
             if ending == Ending::Seen { State::Failed } else { State::Hung }
@@ -76,6 +78,8 @@ fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> Sta
         Ending::Standstill if knows_something(scene) || symptom => State::Hung,
         Ending::Standstill => State::Inconclusive,
         Ending::Open if badly => State::Failed,
+        // In the middle of start-up nothing says yet whether it will come up.
+        Ending::Open if !knows_something(scene) && in_start_up(scene) => State::Inconclusive,
         Ending::Open if knows_something(scene) || knows_application(scene) => State::Healthy,
         Ending::Open => State::Inconclusive,
     }
@@ -84,6 +88,11 @@ fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> Sta
 /// NCCL or PyTorch said enough to compare ranks.
 fn knows_something(scene: &Scene<'_>) -> bool {
     scene.ranks.comms.iter().any(|c| c.members.values().any(|m| scene.job.members[m.ix()].complete))
+}
+
+/// NCCL has begun to start up and no communicator stands yet.
+fn in_start_up(scene: &Scene<'_>) -> bool {
+    scene.all_records().any(|(_, r)| r.pid.is_some() && r.phase >= Phase::Bootstrap)
 }
 
 /// Only the program's own lines, and nothing wrong in them.

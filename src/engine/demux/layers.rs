@@ -11,6 +11,7 @@ const MOST: usize = 8;
 pub(super) struct Layers<'a> {
     list: [Layer<'a>; MOST],
     len: usize,
+    stamped: bool,
 }
 
 impl<'a> Layers<'a> {
@@ -18,16 +19,18 @@ impl<'a> Layers<'a> {
         Self {
             list: [Layer::Stamp; MOST],
             len: 0,
+            stamped: false,
         }
     }
 
     /// Adds an inner layer; false if there are too many.
     pub(super) fn push(&mut self, layer: Layer<'a>) -> bool {
-        if layer == Layer::Stamp {
-            return self.len < MOST;
-        }
         if self.len == MOST {
             return false;
+        }
+        if layer == Layer::Stamp {
+            self.stamped = true;
+            return true;
         }
         self.list[self.len] = layer;
         self.len += 1;
@@ -36,6 +39,11 @@ impl<'a> Layers<'a> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// A time stands between or before the prefixes: their bytes do not come again.
+    pub(super) fn is_stamped(&self) -> bool {
+        self.stamped
     }
 
     pub(super) fn as_slice(&self) -> &[Layer<'a>] {
@@ -201,11 +209,14 @@ fn put(key: &mut Vec<u8>, tag: u8, value: &[u8]) {
     key.extend_from_slice(value);
 }
 
-/// The index of a pod in its set: the number that ends its name. An indexed job's pod carries five
-/// random characters behind it, which are no number.
+/// The index of a pod in its set: the number that ends its name. A job's workers beside a master are
+/// counted from 0 too, and an indexed job's pod carries random characters behind its number.
 fn ordinal(pod: &[u8]) -> Option<u32> {
     let (before, node) = trailing_number(pod)?;
-    (before.ends_with(b"-") && node < 100_000).then_some(node)
+    let role = [&b"-worker-"[..], b"-launcher-"]
+        .iter()
+        .any(|role| before.ends_with(role));
+    (before.ends_with(b"-") && !role && node < 100_000).then_some(node)
 }
 
 /// The rank in its engine that a worker's name gives, if it gives it alone: `Worker_TP1`,

@@ -6,7 +6,7 @@ use super::{Draft, Scene, ranges, wait};
 use crate::engine::event::Exit;
 use crate::engine::finding::Finding;
 use crate::engine::input::ProcessState;
-use crate::engine::job::{Kept, RankRec};
+use crate::engine::job::{ExceptionSeen, Kept, RankRec};
 use crate::engine::vocab::Confidence;
 
 /// Texts of exceptions that say "somebody else ended or did not come" (PyTorch 1.13–2.15, NCCL's
@@ -49,9 +49,10 @@ const PARENTS: [&str; 6] =
 /// How a rank ended.
 struct Ended<'a> {
     how: String,
+    /// Type and text of the exception that ended it.
+    raised: Option<(String, String)>,
     signal: Option<i32>,
     exit: Option<i32>,
-    exception: bool,
     line: &'a Kept,
     /// A launcher calls it the first, or it is not known to be a victim.
     confidence: Confidence,
@@ -72,7 +73,11 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         by_peers(scene, &mut ended);
     }
     first_only(&mut ended);
-    found.extend(finding(scene, &ended));
+    let certain = ended.values().any(|e| e.raised.is_some() || e.confidence > Confidence::Possible);
+    match by_anyone(scene).filter(|_| !certain) {
+        Some(end) => found.extend(unranked(scene, &end)),
+        None => found.extend(finding(scene, &ended)),
+    }
 }
 
 /// An exception of its own after which the rank did nothing more.
@@ -84,19 +89,35 @@ fn by_exception<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
     });
     // Of a chain of exceptions the first one is the root.
     let exception = last.min_by_key(|e| e.line.place)?;
-    let text = format!("{}: {}", exception.kind, exception.message);
-    let whole = exception.line.text();
-    if CONSEQUENCES.iter().any(|c| text.contains(c) || whole.contains(c)) || gave_up_before(&records, &exception.line) {
+    let victim = is_consequence(exception) || gave_up_before(&records, &exception.line);
+    (!victim).then(|| raised(exception))
+}
+
+/// An exception in a stream that does not say whose it is, in a job that a launcher says failed.
+fn by_anyone<'a>(scene: &Scene<'a>) -> Option<Ended<'a>> {
+    let failed = scene.all_records().flat_map(|(_, r)| &r.reports).any(|r| !matches!(r.exit, Some(Exit::Code(0)) | None));
+    if !failed {
         return None;
     }
-    Some(Ended {
-        how: format!("raised {}", shorten(&text)),
+    let unknown = scene.all_records().filter(|(rank, _)| rank.is_none()).flat_map(|(_, r)| &r.exceptions);
+    let own = unknown.filter(|e| !is_consequence(e) && !PARENTS.contains(&e.kind.as_str()));
+    own.min_by_key(|e| e.line.place).map(raised)
+}
+
+fn is_consequence(exception: &ExceptionSeen) -> bool {
+    let whole = exception.line.text();
+    CONSEQUENCES.iter().any(|c| exception.message.contains(c) || whole.contains(c))
+}
+
+fn raised(exception: &ExceptionSeen) -> Ended<'_> {
+    Ended {
+        how: format!("raised {}: {}", exception.kind, shorten(&exception.message)),
+        raised: Some((exception.kind.clone(), shorten(&exception.message))),
         signal: None,
         exit: None,
-        exception: true,
         line: &exception.line,
         confidence: Confidence::Likely,
-    })
+    }
 }
 
 fn gave_up_before(records: &[&crate::engine::job::Record], line: &Kept) -> bool {
@@ -124,8 +145,9 @@ fn by_report<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
     if victim && soft {
         return None;
     }
-    let confidence = if soft && !report.first { Confidence::Possible } else { Confidence::Likely };
-    Some(Ended { how, signal, exit, exception: false, line: &report.line, confidence })
+    // torchrun's "first observed failure" is the first to end, which is often a victim.
+    let confidence = if soft { Confidence::Possible } else { Confidence::Likely };
+    Some(Ended { how, signal, exit, raised: None, line: &report.line, confidence })
 }
 
 /// A process that the operating system no longer has.
@@ -142,7 +164,7 @@ fn by_state<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
         how: format!("is gone: no process {pid} on {host} any more"),
         signal: None,
         exit: None,
-        exception: false,
+        raised: None,
         line,
         confidence: Confidence::Certain,
     })
@@ -159,7 +181,7 @@ fn by_children<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
                 None => (None, None),
             };
             let how = signal.map_or_else(|| "ended unexpectedly".to_owned(), |s| format!("was ended by {}", signal_name(s)));
-            ended.entry(rank).or_insert(Ended { how, signal, exit: code, exception: false, line, confidence: Confidence::Likely });
+            ended.entry(rank).or_insert(Ended { how, signal, exit: code, raised: None, line, confidence: Confidence::Likely });
         }
     }
 }
@@ -184,7 +206,7 @@ fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
                     how: format!("closed its connections: rank {} saw it go", rec.rank),
                     signal: None,
                     exit: None,
-                    exception: false,
+                    raised: None,
                     line: &closed.line,
                     confidence: Confidence::Likely,
                 });
@@ -217,9 +239,9 @@ fn first_only(ended: &mut BTreeMap<u32, Ended<'_>>) {
     if sources.len() != 1 || ended.len() < 2 {
         return;
     }
-    let exceptions = ended.values().any(|e| e.exception);
+    let exceptions = ended.values().any(|e| e.raised.is_some());
     if exceptions {
-        ended.retain(|_, e| e.exception);
+        ended.retain(|_, e| e.raised.is_some());
     }
     let surest = ended.values().map(|e| e.confidence).max();
     ended.retain(|_, e| Some(e.confidence) == surest);
@@ -230,19 +252,30 @@ fn first_only(ended: &mut BTreeMap<u32, Ended<'_>>) {
     }
 }
 
+fn unranked(scene: &Scene<'_>, end: &Ended<'_>) -> Option<Finding> {
+    let (kind, text) = end.raised.clone()?;
+    let mut draft = Draft::new(scene, "DIED002")?;
+    draft.fact("exception", kind).fact("text", text).sure(end.confidence).evidence(end.line, None);
+    Some(draft.build())
+}
+
 fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Finding> {
     let (_, first) = ended.iter().next()?;
-    let id = if first.exception { "DIED002" } else { "DIED001" };
+    let id = if first.raised.is_some() { "DIED002" } else { "DIED001" };
     let mut draft = Draft::new(scene, id)?;
     draft
         .fact("rank", ranges(ended.keys().copied()))
         .fact("how", first.how.clone())
-        .fact("exception", first.how.strip_prefix("raised ").unwrap_or_default())
+        .fact("exception", first.raised.as_ref().map(|(kind, _)| kind.clone()).unwrap_or_default())
+        .fact("text", first.raised.as_ref().map(|(_, text)| text.clone()).unwrap_or_default())
         .fact("signal", first.signal.map(signal_name).unwrap_or_default())
         .fact("exit", first.exit.map(|code| code.to_string()).unwrap_or_default())
         .ranks(ended.keys().copied())
-        .accuse(ended.keys().copied())
         .sure(first.confidence);
+    // Several that exited with a plain status, and no word of why: any of them may be the first.
+    if ended.len() == 1 || ended.values().any(|e| e.raised.is_some() || e.signal.is_some_and(|s| s != 6)) {
+        draft.accuse(ended.keys().copied());
+    }
     for (rank, end) in ended.iter().take(8) {
         draft.evidence(end.line, Some(*rank));
     }

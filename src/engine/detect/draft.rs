@@ -16,6 +16,7 @@ pub struct Draft<'a> {
     rule: RuleIx,
     facts: BTreeMap<String, String>,
     count: u64,
+    named: Option<String>,
     finding: Finding,
 }
 
@@ -35,6 +36,7 @@ impl<'a> Draft<'a> {
             rule,
             facts: BTreeMap::new(),
             count: 0,
+            named: None,
             finding: Finding {
                 rule,
                 id: declared.id.clone(),
@@ -81,6 +83,12 @@ impl<'a> Draft<'a> {
     /// Ranks it points at.
     pub fn accuse(&mut self, ranks: impl IntoIterator<Item = u32>) -> &mut Self {
         self.finding.accused.extend(ranks);
+        self
+    }
+
+    /// Ranks that `{ranks}` of its texts means, where they are not the accused ones.
+    pub fn named(&mut self, ranks: impl IntoIterator<Item = u32>) -> &mut Self {
+        self.named = Some(ranges(ranks));
         self
     }
 
@@ -141,7 +149,7 @@ impl<'a> Draft<'a> {
         finding.evidence.truncate(limits::EVIDENCE_PER_FINDING);
         finding.more_evidence = self.count.max(kept) - finding.evidence.len() as u64;
         let about = if finding.accused.is_empty() { &finding.ranks } else { &finding.accused };
-        let ranks = ranges(about.iter().copied());
+        let ranks = self.named.clone().unwrap_or_else(|| ranges(about.iter().copied()));
         let hosts: Vec<&str> = finding.hosts.iter().map(String::as_str).collect();
         let hosts = hosts.join(", ");
         let facts = &self.facts;

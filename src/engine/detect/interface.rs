@@ -45,7 +45,7 @@ impl Trouble {
     fn of(scene: &Scene<'_>, failures: &[Failure<'_>]) -> Self {
         let fails = failures.iter().any(|f| f.connect.attempts >= ATTEMPTS || f.connect.gave_up);
         let stuck = (scene.claimed || wait::standstill(scene).is_some()) && in_start_up(scene);
-        let tries = scene.claimed && !failures.is_empty();
+        let tries = scene.claimed && !failures.is_empty() && !scene.init_is_complete();
         if fails || stuck || tries { Self::Proven } else { Self::None }
     }
 }
@@ -213,8 +213,9 @@ fn unconnected<'a>(scene: &'a Scene<'a>, hosts: &[HostChoice<'_>], failures: &[F
 
 /// One network for all, and connects on it fail: the host that is at one end of all of them is cut off.
 fn unreachable<'a>(scene: &'a Scene<'a>, hosts: &[HostChoice<'_>], failures: &[Failure<'_>]) -> Option<Finding> {
+    let stuck = scene.claimed && in_start_up(scene);
     let lasting: Vec<&Failure<'_>> =
-        failures.iter().filter(|f| f.connect.attempts >= ATTEMPTS || f.connect.gave_up || scene.claimed).collect();
+        failures.iter().filter(|f| f.connect.attempts >= ATTEMPTS || f.connect.gave_up || stuck).collect();
     let first = lasting.first()?;
     let owner = |address: &str| hosts.iter().find(|h| h.listed.values().any(|a| *a == address));
     let looped = lasting.iter().find(|f| f.connect.address.as_deref().is_some_and(is_loopback));
@@ -248,6 +249,10 @@ fn unreachable<'a>(scene: &'a Scene<'a>, hosts: &[HostChoice<'_>], failures: &[F
         draft.accuse_hosts([host.to_owned()]);
         let ranks = scene.ranks.ranks.iter().filter(|r| r.host.as_deref() == Some(host)).map(|r| r.rank);
         draft.accuse(ranks.collect::<Vec<_>>());
+    }
+    // A refusal comes from a host that was reached: nobody listens there any more.
+    if lasting.iter().all(|f| f.connect.reason.contains("refused")) {
+        draft.sure(Confidence::Possible);
     }
     for failure in lasting.iter().take(6) {
         draft.evidence(&failure.connect.last, failure.rank);

@@ -33,6 +33,14 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
     for (writer, record) in records {
         let rank = scene.ranks.rank_of(*writer);
         draft.ranks(rank).count(record.count);
+        if rank.is_none()
+            && let Some(host) = scene.host_of_source(*writer)
+        {
+            draft.finding().hosts.insert(host.to_owned());
+            if !declared.printer_is_victim && scene.hosts().len() > 1 {
+                draft.accuse_hosts([host.to_owned()]);
+            }
+        }
         for line in &record.lines {
             draft.evidence(line, rank);
         }

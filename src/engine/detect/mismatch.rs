@@ -37,7 +37,33 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             break;
         }
     }
+    found.extend(scene.ranks.comms.iter().filter_map(|c| taken_twice(scene, c)).take(1));
     fingerprints(scene, found);
+}
+
+/// Two processes came as the same rank of a group: the store's key that one of them used belongs to
+/// another group on its peers, because the groups were made in another order.
+fn taken_twice(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
+    let (rank, first, second) = *comm.taken_twice.first()?;
+    if comm.is_world {
+        return None; // That is a launch line that gives one rank to two processes.
+    }
+    let mut draft = Draft::new(scene, "COLL008")?;
+    let sides = [first, second].map(|m| &scene.job.members[m.ix()]);
+    let ranks: BTreeSet<u32> = sides.iter().filter_map(|m| scene.ranks.rank_of(m.writer)).collect();
+    draft
+        .fact("comm", comm_name(scene, comm))
+        .fact("place", rank.to_string())
+        .fact("nranks", comm.nranks.to_string())
+        .ranks(ranks.iter().copied())
+        .accuse(ranks.iter().copied());
+    draft.finding().comm = Some(comm_name(scene, comm));
+    for member in sides {
+        if let Some(line) = member.start_line.as_ref().or(member.complete_line.as_ref()) {
+            draft.evidence(line, scene.ranks.rank_of(member.writer));
+        }
+    }
+    Some(draft.build())
 }
 
 /// How a communicator is called in texts.
@@ -123,14 +149,13 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     Some(draft.build())
 }
 
-/// `ranks 0-8, 10-15`, world ranks where they are known.
+/// `0-8, 10-15`, world ranks where they are known.
 fn named(scene: &Scene<'_>, comm: &CommRec, ranks: &[u32]) -> String {
     let world = world_ranks(scene, comm, ranks);
-    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
     if world.len() == ranks.len() {
-        format!("{noun} {}", ranges(world))
+        ranges(world)
     } else {
-        format!("{noun} {} of the communicator", ranges(ranks.iter().copied()))
+        format!("{} of the communicator", ranges(ranks.iter().copied()))
     }
 }
 
@@ -216,7 +241,7 @@ fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
             let mut draft = Draft::new(scene, "COLL007")?;
             draft
                 .fact("comm", comm_name(scene, comm))
-                .fact("majority", named(scene, comm, &[*rank, peer]))
+                .fact("majority", named(scene, comm, &[*rank]))
                 .fact("minority", named(scene, comm, &[peer]))
                 .fact("minority_call", "Send")
                 .fact("majority_call", "Send")

@@ -6,7 +6,7 @@ use super::mismatch::{comm_name, world_ranks};
 use super::{Draft, Scene, missing_calls, ranges, wait};
 use crate::engine::finding::Finding;
 use crate::engine::job::{CommRec, RankRec};
-use crate::engine::vocab::{Confidence, Phase, Role};
+use crate::engine::vocab::{Confidence, Effect, Phase};
 
 /// Communicators that are reported at most.
 const MOST_COMMS: usize = 8;
@@ -18,7 +18,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     found.extend(not_in_bootstrap(scene));
     at_store(scene, found);
     barrier(scene, found);
-    if found.len() == before {
+    if found.len() == before && !found.iter().any(|f| f.id == "RANK003") {
         found.extend(not_at_rendezvous(scene));
     }
     missing_calls::detect(scene, found);
@@ -231,7 +231,7 @@ fn not_at_rendezvous(scene: &Scene<'_>) -> Option<Finding> {
         .ranks(seen.iter().map(|r| r.rank))
         .accuse(absent.iter().map(|r| r.rank))
         .sure(Confidence::Possible);
-    draft.finding().role = Role::Cause;
+    draft.finding().effect = Effect::Standstill;
     for rec in seen.iter().take(3) {
         for record in scene.records(rec) {
             if let Some((_, _, line)) = &record.rank_of {

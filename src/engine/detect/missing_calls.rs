@@ -92,7 +92,7 @@ fn finding(scene: &Scene<'_>, lag: &Lag<'_>, roots: BTreeSet<u32>, symptom: bool
         .fact("ordinal", (lag.common + 1).to_string())
         .fact("function", call.func.name())
         .fact("call", call.words())
-        .fact("ranks_behind", ranges(named.iter().copied()))
+        .named(named.iter().copied())
         .fact("waiting", ranges(lag.ahead_world.iter().copied()))
         .fact("comm", comm_name(scene, comm))
         .fact("last", last_call(scene, lag))
@@ -157,7 +157,7 @@ fn work_behind(scene: &Scene<'_>) -> Option<Finding> {
         let mut draft = Draft::new(scene, "RANK001")?;
         draft
             .fact("ordinal", (least + 1).to_string())
-            .fact("ranks_behind", ranges(behind.iter().copied()))
+            .named(behind.iter().copied())
             .fact("waiting", ranges(ahead.iter().copied()))
             .ranks(ranks.keys().copied())
             .accuse(behind)
@@ -176,8 +176,8 @@ fn without_timeout(scene: &Scene<'_>) -> Option<Finding> {
         let watchdog = scene.records(rec).any(|r| !r.watchdogs.is_empty());
         watchdog || waits_by_rule(scene, rec.rank)
     };
-    let seen: Vec<&RankRec> = scene.ranks.ranks.iter().filter(|r| r.lines > 0).collect();
-    let (waited, others): (Vec<&RankRec>, Vec<&RankRec>) = seen.into_iter().partition(|r| timed_out(r));
+    let (waited, others): (Vec<&RankRec>, Vec<&RankRec>) =
+        scene.ranks.ranks.iter().partition(|r| timed_out(r));
     if waited.len() < 2 || others.is_empty() || others.len() >= waited.len() {
         return None;
     }
@@ -185,10 +185,9 @@ fn without_timeout(scene: &Scene<'_>) -> Option<Finding> {
     if others.iter().any(|r| scene.records(r).any(|r| !r.exceptions.is_empty() || r.abort.is_some())) {
         return None;
     }
-    let mut draft = Draft::new(scene, "RANK006")?;
+    let mut draft = Draft::new(scene, "RANK007")?;
     draft
         .fact("waiting", ranges(waited.iter().map(|r| r.rank)))
-        .fact("last", String::new())
         .ranks(waited.iter().chain(&others).map(|r| r.rank))
         .accuse(others.iter().map(|r| r.rank))
         .sure(Confidence::Possible);

@@ -15,6 +15,9 @@ struct Path<'a> {
     link: &'a Link,
 }
 
+/// Rank, variable and value, and the line that says so.
+type SwitchedOff<'a> = (Option<u32>, (&'a str, &'a str), &'a Kept);
+
 /// Adds findings about P2P.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let paths: Vec<Path<'_>> = scene.ranks.comms.iter().flat_map(|c| worse_paths(scene, c)).collect();
@@ -57,7 +60,7 @@ fn worse_paths<'a>(scene: &'a Scene<'_>, comm: &CommRec) -> Vec<Path<'a>> {
 
 /// Ranks on which a variable switches P2P off: up to 2.22 NCCL prints NCCL_P2P_DISABLE=1 as
 /// `NCCL_P2P_LEVEL set by environment to LOC`.
-fn switched_off<'a>(scene: &'a Scene<'_>) -> Vec<(Option<u32>, String, &'a Kept)> {
+fn switched_off<'a>(scene: &'a Scene<'_>) -> Vec<SwitchedOff<'a>> {
     let off = |name: &str, value: &str| match name {
         "NCCL_P2P_DISABLE" => value != "0",
         "NCCL_P2P_LEVEL" => value == "LOC" || value == "0",
@@ -67,23 +70,28 @@ fn switched_off<'a>(scene: &'a Scene<'_>) -> Vec<(Option<u32>, String, &'a Kept)
     for (rank, record) in scene.all_records() {
         for (name, (value, line)) in &record.env {
             if off(name, value) {
-                all.push((rank, format!("{name}={value}"), line));
+                all.push((rank, (name.as_str(), value.as_str()), line));
             }
         }
     }
     all
 }
 
-fn by_environment(scene: &Scene<'_>, off: &[(Option<u32>, String, &Kept)], paths: &[Path<'_>]) -> Option<Finding> {
-    let (_, value, _) = off.first()?;
+fn by_environment(scene: &Scene<'_>, off: &[SwitchedOff<'_>], paths: &[Path<'_>]) -> Option<Finding> {
+    let (_, (variable, value), _) = off.first()?;
     let several = scene.hosts().len() < scene.ranks.ranks.iter().filter(|r| r.host.is_some()).count();
     if !several {
         return None; // One GPU a host: there is nothing to switch off.
     }
     let mut draft = Draft::new(scene, "P2P001")?;
+    let works = scene.ranks.comms.iter().any(|c| c.members.values().any(|m| scene.job.members[m.ix()].complete));
+    if !works {
+        draft.note(); // It did not come so far that a slower path would matter.
+    }
     let through = paths.first().map(|p| p.link.transport.name());
     draft
-        .fact("value", value.clone())
+        .fact("variable", variable.strip_prefix("NCCL_P2P_").unwrap_or(variable))
+        .fact("value", *value)
         .fact("path", through.unwrap_or_default())
         .ranks(off.iter().filter_map(|(rank, ..)| *rank))
         .accuse(off.iter().filter_map(|(rank, ..)| *rank));

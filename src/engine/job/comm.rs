@@ -12,7 +12,7 @@ use crate::engine::line::Line;
 
 mod smallring;
 
-pub use smallring::Ring;
+use smallring::Ring;
 
 /// A member of a communicator: one writer's place in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

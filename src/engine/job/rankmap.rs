@@ -42,6 +42,8 @@ pub struct CommRec {
     pub members: BTreeMap<u32, MemberIx>,
     /// True if it spans the world.
     pub is_world: bool,
+    /// Places in it that two different processes took.
+    pub taken_twice: Vec<(u32, MemberIx, MemberIx)>,
 }
 
 /// The ranks of the job.
@@ -97,7 +99,8 @@ impl Ranks {
     }
 
     fn collect(&mut self, job: &Job, writers: &[Writer]) {
-        let highest = self.of_writer.iter().flatten().max().map_or(0, |rank| rank + 1);
+        let reported = job.records.iter().flat_map(|r| &r.reports).filter_map(|r| r.rank).max();
+        let highest = self.of_writer.iter().flatten().copied().max().max(reported).map_or(0, |rank| rank + 1);
         let count = self.world.unwrap_or(0).max(highest).min(MOST_RANKS);
         self.ranks = (0..count).map(|rank| RankRec { rank, ..RankRec::default() }).collect();
         for (ix, writer) in writers.iter().enumerate() {
@@ -130,6 +133,7 @@ impl Ranks {
     fn collect_comms(&mut self, job: &Job) {
         for (ix, comm) in job.comms.iter().enumerate() {
             let mut members: BTreeMap<u32, MemberIx> = BTreeMap::new();
+            let mut taken_twice = Vec::new();
             for member in &comm.members {
                 let seen = &job.members[member.ix()];
                 if seen.rank == u32::MAX || self.stale[seen.writer.ix()] {
@@ -137,6 +141,10 @@ impl Ranks {
                 }
                 // The same process seen in two sources counts once: the longer record stands for it.
                 let known = members.entry(seen.rank).or_insert(*member);
+                let (first, second) = (job.members[known.ix()].writer, seen.writer);
+                if different_process(&job.records[first.ix()], &job.records[second.ix()]) {
+                    taken_twice.push((seen.rank, *known, *member));
+                }
                 if job.members[known.ix()].reached < seen.reached {
                     *known = *member;
                 }
@@ -145,7 +153,7 @@ impl Ranks {
                 continue;
             }
             let is_world = Some(comm.nranks) == self.world;
-            self.comms.push(CommRec { ix: CommIx::from_ix(ix), nranks: comm.nranks, members, is_world });
+            self.comms.push(CommRec { ix: CommIx::from_ix(ix), nranks: comm.nranks, members, is_world, taken_twice });
         }
     }
 }

@@ -193,6 +193,8 @@ pub struct Record {
     /// Line number of its last init, call or destroy: it lived then.
     pub progress: u64,
     in_traceback: bool,
+    /// The PyTorch call that its last traceback or failed collective stands in.
+    pub calling: Option<(String, Kept)>,
     /// It aborts.
     pub abort: Option<Death>,
     /// A launcher's reports.
@@ -243,6 +245,7 @@ impl Record {
             exceptions: Vec::new(),
             progress: 0,
             in_traceback: false,
+            calling: None,
             abort: None,
             reports: Vec::new(),
             report_rank: None,
@@ -350,6 +353,7 @@ impl Record {
                 self.exception(line);
             }
             Event::TracebackStart => self.in_traceback = true,
+            Event::Frame(name) => self.calling = Some((lossy(name), Kept::now(line))),
             Event::Exception { .. } => self.exception(line),
             Event::Abort(text) => {
                 self.abort.get_or_insert_with(|| Death { text: lossy(text), line: Kept::now(line) });

@@ -43,6 +43,9 @@ pub(super) fn traceback(message: &[u8]) -> Option<Event<'_>> {
     if message.starts_with(b"Traceback (most recent call last)") {
         return Some(Event::TracebackStart);
     }
+    if let Some(frame) = frame(message) {
+        return Some(frame);
+    }
     const ABORTS: [&[u8]; 4] = [
         b"terminate called",
         b"Fatal Python error",
@@ -53,6 +56,18 @@ pub(super) fn traceback(message: &[u8]) -> Option<Event<'_>> {
         return Some(Event::Abort(message));
     }
     exception(message)
+}
+
+/// `File "…/distributed_c10d.py", line 4181, in all_reduce` of a traceback, and
+/// `#0 all_reduce from …/distributed_c10d.py:3068` of a watchdog's stack trace.
+fn frame(message: &[u8]) -> Option<Event<'_>> {
+    let at = memmem::find(message, b"/distributed_c10d.py")?;
+    if let Some(rest) = message.strip_prefix(b"#0 ") {
+        return Some(Event::Frame(Cursor(rest).word()));
+    }
+    let mut rest = Cursor(&message[at..]);
+    rest.until(b", in ")?;
+    Some(Event::Frame(rest.word()))
 }
 
 /// `package.SomeError: text`, at the start of a line: a dotted name whose last part begins with a

@@ -1,0 +1,106 @@
+//! Which address every subsystem chose on every host, as a table.
+
+use crate::engine::snapshot::{AddressView, HostView, JobView};
+
+/// The order in which a job uses its subsystems; others follow by name.
+const ORDER: [&str; 6] = ["c10d", "gloo", "bootstrap", "net", "oob", "ras"];
+
+/// Hosts × subsystems.
+#[derive(Debug)]
+pub struct AddressTable {
+    /// Subsystems that anybody printed an address of: the columns.
+    pub subsystems: Vec<String>,
+    /// One row per host, in the order of the snapshot.
+    pub rows: Vec<AddressRow>,
+}
+
+/// One host of the table.
+#[derive(Debug)]
+pub struct AddressRow {
+    /// The host's name as printed.
+    pub host: String,
+    /// Its ranks.
+    pub ranks: Vec<u32>,
+    /// True if its choice is unlike the other hosts'.
+    pub odd: bool,
+    /// One cell per subsystem; empty if it printed none.
+    pub cells: Vec<String>,
+}
+
+impl AddressTable {
+    /// The table of a job.
+    #[must_use]
+    pub fn of(job: &JobView) -> Self {
+        let mut subsystems: Vec<String> = Vec::new();
+        for address in job.hosts.iter().flat_map(|h| &h.addresses) {
+            if !subsystems.contains(&address.subsystem) {
+                subsystems.push(address.subsystem.clone());
+            }
+        }
+        subsystems.sort_by_key(|s| {
+            (
+                ORDER.iter().position(|o| o == s).unwrap_or(ORDER.len()),
+                s.clone(),
+            )
+        });
+        let rows = job
+            .hosts
+            .iter()
+            .map(|host| AddressRow::of(host, &subsystems))
+            .collect();
+        Self { subsystems, rows }
+    }
+
+    /// True if a host is unlike the others, so that the table explains something.
+    #[must_use]
+    pub fn differs(&self) -> bool {
+        self.rows.iter().any(|row| row.odd)
+    }
+
+    /// The rows to show where only `limit` fit: odd ones first of all, at least one other to compare
+    /// with, in the order of the table; and how many are left out.
+    #[must_use]
+    pub fn most_telling(&self, limit: usize) -> (Vec<&AddressRow>, usize) {
+        let odd = self
+            .rows
+            .iter()
+            .filter(|row| row.odd)
+            .count()
+            .min(limit.saturating_sub(1));
+        let mut left = [limit - odd.min(limit), odd];
+        let shown: Vec<&AddressRow> = self
+            .rows
+            .iter()
+            .filter(|row| {
+                let left = &mut left[usize::from(row.odd)];
+                let take = *left > 0;
+                *left -= usize::from(take);
+                take
+            })
+            .collect();
+        let hidden = self.rows.len() - shown.len();
+        (shown, hidden)
+    }
+}
+
+impl AddressRow {
+    fn of(host: &HostView, subsystems: &[String]) -> Self {
+        let cell = |subsystem: &String| {
+            let chosen = host.addresses.iter().filter(|a| a.subsystem == *subsystem);
+            chosen.map(written).collect::<Vec<_>>().join(", ")
+        };
+        Self {
+            host: host.name.clone(),
+            ranks: host.ranks.clone(),
+            odd: host.odd,
+            cells: subsystems.iter().map(cell).collect(),
+        }
+    }
+}
+
+fn written(address: &AddressView) -> String {
+    match &address.interface {
+        Some(interface) if !interface.is_empty() => format!("{interface} {}", address.address),
+        _ => address.address.clone(),
+    }
+}
