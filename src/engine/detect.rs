@@ -7,6 +7,7 @@ mod draft;
 mod interface;
 mod interface_hosts;
 mod lines;
+mod logs;
 mod mismatch;
 mod missing;
 mod missing_calls;
@@ -175,6 +176,7 @@ pub fn run(scene: &Scene<'_>) -> Vec<Finding> {
     pytorch::detect(scene, &mut found);
     compare::detect(scene, &mut found);
     silent::detect(scene, &mut found);
+    logs::detect(scene, &mut found);
     compare::disambiguate(scene, &mut found);
     found.sort_by(|a, b| (&a.id, &a.comm, &a.accused).cmp(&(&b.id, &b.comm, &b.accused)));
     found
