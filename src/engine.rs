@@ -10,16 +10,244 @@
 
 pub mod catalog;
 pub mod cause;
+pub mod demux;
 pub mod detect;
 pub mod event;
 pub mod finding;
+pub mod frame;
+pub mod hits;
 pub mod ids;
 pub mod input;
 pub mod job;
 pub mod limits;
 pub mod line;
 pub mod parse;
-pub mod demux;
-pub mod frame;
+mod recent;
 pub mod snapshot;
 pub mod vocab;
+
+use std::time::Duration;
+
+use catalog::Catalog;
+use demux::{Demux, Writer};
+use hits::Hits;
+use ids::SourceId;
+use input::{EndReason, Input, SourceInfo, Time};
+use job::{Job, Ranks};
+use line::{Line, Place};
+use recent::Recent;
+use snapshot::Snapshot;
+
+/// How an engine works.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Remember where each rank's recent lines stand, for [`Engine::recent_lines`].
+    pub keep_recent: bool,
+}
+
+/// What is known of a source.
+#[derive(Clone, Debug)]
+struct Source {
+    info: SourceInfo,
+    ended: Option<EndReason>,
+    problem: Option<String>,
+}
+
+/// The engine.
+pub struct Engine {
+    catalog: Catalog,
+    demux: Demux,
+    job: Job,
+    hits: Hits,
+    /// By [`SourceId`]; ids may come in any order.
+    sources: Vec<Option<Source>>,
+    /// The user says that the job stands still, for this long if told.
+    claim: Option<Option<Duration>>,
+    first: Option<Time>,
+    now: Option<Time>,
+    /// When something other than a tick was last seen.
+    last_input: Option<Time>,
+    unparsed: u64,
+    generation: u64,
+    recent: Option<Recent>,
+}
+
+impl Engine {
+    /// An engine that knows these rules.
+    #[must_use]
+    pub fn new(catalog: Catalog, options: Options) -> Self {
+        Self {
+            catalog,
+            demux: Demux::default(),
+            job: Job::default(),
+            hits: Hits::default(),
+            sources: Vec::new(),
+            claim: None,
+            first: None,
+            now: None,
+            last_input: None,
+            unparsed: 0,
+            generation: 0,
+            recent: options.keep_recent.then(Recent::default),
+        }
+    }
+
+    /// Takes one input. `seen` is when it was seen, `None` for saved data without times.
+    pub fn handle(&mut self, seen: Option<Time>, input: Input<'_>) {
+        self.first = self.first.or(seen);
+        self.now = seen.or(self.now);
+        if !matches!(input, Input::Tick) {
+            self.last_input = seen.or(self.last_input);
+            self.generation += 1;
+        }
+        match input {
+            Input::Source(info) => self.open(info),
+            Input::Bytes { source, offset, chunk } => self.bytes(seen, source, offset, chunk),
+            Input::Rotated(source) | Input::Truncated(source) => {
+                self.flush(seen, source);
+                self.demux.restart(source);
+                self.job.gap(source);
+            }
+            Input::Ended { source, why, detail } => {
+                self.flush(seen, source);
+                if let Some(Some(known)) = self.sources.get_mut(source.ix()) {
+                    known.ended = Some(why);
+                    known.problem = detail;
+                }
+            }
+            Input::Process { host, pid, state } => self.job.process(&host, pid, state),
+            Input::Claim { stuck_for } => self.claim = Some(stuck_for),
+            Input::Tick => self.generation += u64::from(self.waits_for_time()),
+        }
+    }
+
+    /// Everything there is to show now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let ranks = Ranks::resolve(&self.job, self.demux.writers());
+        let scene = detect::Scene {
+            job: &self.job,
+            ranks: &ranks,
+            writers: self.demux.writers(),
+            catalog: &self.catalog,
+            hits: &self.hits,
+            claimed: self.claim.is_some(),
+            silent_for: self.silent_for(),
+        };
+        let findings = detect::run(&scene);
+        let (verdict, findings) = cause::judge(&scene, findings);
+        self.view(&ranks, verdict, findings)
+    }
+
+    /// Grows whenever something that a snapshot shows may have changed.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Where the last lines of a rank stand, oldest first ([`Options::keep_recent`]).
+    #[must_use]
+    pub fn recent_lines(&self, rank: u32) -> Vec<Place> {
+        let Some(recent) = &self.recent else { return Vec::new() };
+        let ranks = Ranks::resolve(&self.job, self.demux.writers());
+        let writers = ranks.ranks.get(rank as usize).map(|r| r.writers.as_slice());
+        recent.of(writers.unwrap_or_default())
+    }
+
+    /// How long nothing new has come while somebody watched.
+    fn silent_for(&self) -> Option<Duration> {
+        Some(self.now?.since(self.last_input?))
+    }
+
+    /// Time matters only while the job is not known to have ended.
+    fn waits_for_time(&self) -> bool {
+        self.now.is_some()
+    }
+
+    fn open(&mut self, info: SourceInfo) {
+        let ix = info.id.ix();
+        if self.sources.len() <= ix {
+            self.sources.resize(ix + 1, None);
+        }
+        self.demux.open(&info);
+        self.job.know(self.demux.writers());
+        self.sources[ix] = Some(Source { info, ended: None, problem: None });
+    }
+
+    fn bytes(&mut self, seen: Option<Time>, source: SourceId, offset: u64, chunk: &[u8]) {
+        let Self { catalog, demux, job, hits, unparsed, recent, .. } = self;
+        job.begin_chunk();
+        demux.feed(source, offset, chunk, &mut |line, writers| {
+            let within = line.place.offset >= offset;
+            *unparsed += u64::from(!take(catalog, job, hits, recent.as_mut(), line, writers, seen, within));
+        });
+        job.end_chunk(offset, chunk);
+    }
+
+    /// Takes a source's unfinished last line.
+    fn flush(&mut self, seen: Option<Time>, source: SourceId) {
+        let Self { catalog, demux, job, hits, unparsed, recent, .. } = self;
+        job.begin_chunk();
+        demux.end(source, &mut |line, writers| {
+            *unparsed += u64::from(!take(catalog, job, hits, recent.as_mut(), line, writers, seen, false));
+        });
+    }
+}
+
+/// One line through parser, model and rules. Returns false if nothing said anything about it.
+#[expect(clippy::too_many_arguments, reason = "the engine's parts, borrowed apart")]
+#[inline]
+fn take(
+    catalog: &Catalog,
+    job: &mut Job,
+    hits: &mut Hits,
+    recent: Option<&mut Recent>,
+    line: &Line<'_>,
+    writers: &[Writer],
+    seen: Option<Time>,
+    borrowed: bool,
+) -> bool {
+    if line.writer.ix() >= job.records.len() {
+        job.know(writers);
+    }
+    if let Some(recent) = recent {
+        recent.push(line);
+    }
+    let event = parse::parse(line);
+    job.take(line, event.as_ref(), seen, borrowed);
+    let matched = Job::wants_rules(line.class, event.as_ref()) && hits.take(catalog, line);
+    matched || event.is_some()
+}
+
+impl Engine {
+    fn view(&self, ranks: &Ranks, verdict: snapshot::Verdict, findings: Vec<finding::Finding>) -> Snapshot {
+        let mut job = self.job.view(ranks, self.demux.writers());
+        for row in &mut job.ranks {
+            let Some(rank) = row.rank else { continue };
+            row.guilty = verdict.ranks.binary_search(&rank).is_ok();
+            row.finding = findings
+                .iter()
+                .position(|f| f.accused.contains(&rank))
+                .or_else(|| findings.iter().position(|f| f.ranks.contains(&rank)));
+        }
+        for host in &mut job.hosts {
+            host.odd = verdict.hosts.contains(&host.name);
+        }
+        let mut inputs = snapshot::InputsView { unparsed_lines: self.unparsed, ..Default::default() };
+        for source in self.sources.iter().flatten() {
+            let counts = self.demux.counts(source.info.id);
+            inputs.bytes += counts.bytes;
+            inputs.lines += counts.lines;
+            inputs.dropped += counts.dropped;
+            inputs.sources.push(snapshot::SourceView {
+                name: source.info.name.clone(),
+                kind: source.info.kind,
+                bytes: counts.bytes,
+                lines: counts.lines,
+                ended: source.ended,
+                problem: source.problem.clone(),
+            });
+        }
+        Snapshot { verdict, findings, job, inputs, now: self.now }
+    }
+}

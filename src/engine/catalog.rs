@@ -3,11 +3,25 @@
 //! A *line rule* has a `[match]`; a *detector rule* names a detector and its thresholds. Either way
 //! the file holds all words that people read: title, meaning, why, fixes.
 
+mod builtin;
+mod error;
+mod gate;
+mod load;
+mod matcher;
+mod schema;
+pub mod template;
+mod verify;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::ids::RuleIx;
 use super::vocab::{Class, Confidence, Effect, FixKind, LineClass, Phase, Role, Severity};
+use matcher::{ClassMatcher, Pattern};
+
+pub use builtin::FILES as BUILTIN_FILES;
+pub use error::RuleError;
+pub use verify::{Case, Outcome};
 
 /// One rule, as its file declares it.
 #[derive(Clone, Debug)]
@@ -54,6 +68,66 @@ pub struct Rule {
     pub classes: Vec<LineClass>,
     /// Where the rule comes from: path of its file.
     pub path: String,
+    /// How far it is trusted.
+    pub status: Status,
+    /// Versions it holds for, in words (`NCCL 2.4.8 and later`).
+    pub versions: Vec<String>,
+    /// What its detector may fill into its texts.
+    pub facts: Vec<String>,
+    /// What its patterns capture.
+    pub captures: BTreeMap<String, CaptureKind>,
+    /// Messages that it must match, and what must be captured.
+    pub hits: Vec<HitCase>,
+    /// Messages that it must not match.
+    pub misses: Vec<String>,
+}
+
+impl Rule {
+    /// A number that the rule's detector uses.
+    #[must_use]
+    pub fn threshold(&self, name: &str) -> Option<f64> {
+        self.thresholds.get(name).copied()
+    }
+}
+
+/// A message that a rule must match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HitCase {
+    /// The message, as [`super::line::Line::message`] has it.
+    pub message: String,
+    /// What must be captured; captures that are not named here may be anything.
+    pub captures: BTreeMap<String, String>,
+}
+
+/// How far a rule is trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Written from a format string; no real log has shown it yet.
+    Preview,
+    /// Seen in real logs.
+    Stable,
+    /// Kept so that its id stays known.
+    Deprecated,
+}
+
+/// What a capture is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CaptureKind {
+    /// Any text.
+    Text,
+    /// A whole number.
+    Int,
+    /// An IP address, with or without a port.
+    Address,
+    /// The world rank or ranks that the line itself names as the ones at fault (`2`, `1, 2`). The
+    /// number of the rank that merely prints the line is an [`CaptureKind::Int`].
+    Rank,
+    /// The name of a host that the line is about.
+    Host,
+    /// A number of bytes.
+    Bytes,
 }
 
 /// A fix before its templates are filled in.
@@ -86,9 +160,34 @@ pub struct Hit {
 #[derive(Debug, Default)]
 pub struct Catalog {
     rules: Vec<Rule>,
+    patterns: Vec<Pattern>,
+    /// By [`LineClass`].
+    classes: Vec<ClassMatcher>,
 }
 
 impl Catalog {
+    /// Loads rule files, given as path and text. A broken file is left out and reported; of two
+    /// files with one id the earlier one stays.
+    #[must_use]
+    pub fn load<P: AsRef<str>, T: AsRef<str>>(files: &[(P, T)]) -> (Self, Vec<RuleError>) {
+        load::catalog(files)
+    }
+
+    /// The rules that are built into the binary.
+    ///
+    /// # Panics
+    /// If one of them is broken, which a test excludes.
+    #[must_use]
+    pub fn builtin() -> Self {
+        let (catalog, errors) = Self::load(BUILTIN_FILES);
+        assert!(
+            errors.is_empty(),
+            "broken rule in the binary: {}",
+            errors[0]
+        );
+        catalog
+    }
+
     /// Every rule, by index; sorted by id.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
@@ -99,5 +198,51 @@ impl Catalog {
     #[must_use]
     pub fn rule(&self, ix: RuleIx) -> &Rule {
         &self.rules[ix.ix()]
+    }
+
+    /// The rule with this id (`NET003`).
+    #[must_use]
+    pub fn by_id(&self, id: &str) -> Option<RuleIx> {
+        self.rules
+            .binary_search_by(|r| r.id.as_str().cmp(id))
+            .ok()
+            .map(RuleIx::from_ix)
+    }
+
+    /// The rule with this name (`interface-differs`).
+    #[must_use]
+    pub fn by_name(&self, name: &str) -> Option<RuleIx> {
+        self.rules
+            .iter()
+            .position(|r| r.name == name)
+            .map(RuleIx::from_ix)
+    }
+
+    /// The rules that a detector decides, by index.
+    pub fn detector_rules<'a>(&'a self, detector: &'a str) -> impl Iterator<Item = RuleIx> + 'a {
+        let decides = move |r: &Rule| r.detector.as_deref() == Some(detector);
+        self.rules
+            .iter()
+            .enumerate()
+            .filter(move |(_, r)| decides(r))
+            .map(|(ix, _)| RuleIx::from_ix(ix))
+    }
+
+    /// Adds a hit for every rule that matches a message of this class, in the order of their
+    /// indices. Allocates nothing for a message without any rule's literal in it.
+    pub fn matches(&self, class: LineClass, message: &[u8], out: &mut Vec<Hit>) {
+        if let Some(matcher) = self.classes.get(class as usize) {
+            matcher.matches(&self.patterns, message, out);
+        }
+    }
+
+    /// Runs a rule's own hits and misses.
+    #[must_use]
+    pub fn verify(&self, ix: RuleIx) -> Vec<(Case, Outcome)> {
+        verify::rule(self.rule(ix), &self.patterns_of(ix))
+    }
+
+    fn patterns_of(&self, ix: RuleIx) -> Vec<&Pattern> {
+        self.patterns.iter().filter(|p| p.rule == ix).collect()
     }
 }

@@ -1,1 +1,155 @@
-//! TBD cause
+//! From findings to one answer: what explains what, the state, and who is guilty.
+//!
+//! The four tables of ARCHITECTURE.md ("How a verdict is reached") are this file and nothing else.
+
+mod guilt;
+mod state;
+mod summary;
+
+use super::detect::Scene;
+use super::finding::Finding;
+use super::snapshot::Verdict;
+use super::vocab::{Class, Confidence, Effect, Role, Severity, State};
+
+/// Orders the findings and draws the verdict from them.
+#[must_use]
+pub fn judge(scene: &Scene<'_>, mut findings: Vec<Finding>) -> (Verdict, Vec<Finding>) {
+    fold(&mut findings);
+    let main = main_cause(&findings);
+    let state = state::of(scene, main.map(|at| &findings[at]), &findings);
+    if state == State::Waiting {
+        soften(&mut findings);
+    }
+    let verdict = verdict(scene, main.map(|at| &findings[at]), state, &findings);
+    order(&mut findings, main, verdict)
+}
+
+/// Turns causes that another finding explains into its symptoms.
+fn fold(findings: &mut [Finding]) {
+    for at in 0..findings.len() {
+        if findings[at].role != Role::Cause {
+            continue;
+        }
+        let mut explained_by: Vec<usize> = (0..findings.len())
+            .filter(|by| *by != at && findings[*by].role == Role::Cause && explains(&findings[*by], &findings[at]))
+            .collect();
+        // Two that explain each other stay as they are; the order decides between them.
+        explained_by.retain(|by| !explains(&findings[at], &findings[*by]) || rank_of(&findings[*by]) < rank_of(&findings[at]));
+        if let Some(by) = explained_by.first().copied() {
+            findings[at].role = Role::Symptom;
+            let id = findings[at].id.clone();
+            findings[by].explains.push(id);
+        }
+    }
+}
+
+/// True if `a` accounts for `b`: its rank is the one that `b` waits for, or `b` is how `a` surfaced.
+fn explains(a: &Finding, b: &Finding) -> bool {
+    if a.severity < b.severity || a.id == b.id {
+        return false;
+    }
+    let stops = matches!(a.effect, Effect::Fatal | Effect::Died);
+    let on_same = !b.accused.is_empty() && b.accused.is_subset(&a.ranks);
+    match b.class {
+        // Whoever others wait for ended, or failed before it came.
+        Class::MissingRank => {
+            let everyone = b.accused.is_empty() && stops && a.class != Class::RankDied;
+            (stops && on_same) || everyone || differs_first(a, b) || cut_off(a, b)
+        }
+        // An exception is how an error of a better known kind surfaced.
+        Class::RankDied => {
+            let surfaced = stops && a.class != Class::RankDied && (on_same || a.ranks.is_empty());
+            surfaced
+                || a.class == Class::Stopped
+                || matches!(a.class, Class::MismatchedCollective)
+                || (a.class == Class::MissingRank && a.accused.is_disjoint(&b.accused) && a.confidence >= b.confidence)
+        }
+        Class::Gloo | Class::Rendezvous => {
+            a.class == Class::WrongInterface
+                || (a.class == Class::RankDied && !a.accused.is_empty())
+                || (a.class == Class::Launcher && stops)
+        }
+        Class::NetworkUnreachable => matches!(a.class, Class::RankDied | Class::WrongInterface),
+        Class::MismatchedCollective => false,
+        _ => a.class == Class::Stopped,
+    }
+}
+
+/// A mismatch on the same communicator comes before whatever its ranks did not call after it.
+fn differs_first(a: &Finding, b: &Finding) -> bool {
+    a.class == Class::MismatchedCollective && (a.comm == b.comm || a.phase <= b.phase)
+}
+
+/// Nobody comes who cannot be reached.
+fn cut_off(a: &Finding, b: &Finding) -> bool {
+    let network = matches!(a.class, Class::WrongInterface | Class::NetworkUnreachable | Class::VersionMismatch);
+    network && a.effect != Effect::None && a.phase <= b.phase && (b.accused.is_empty() || !b.accused.is_disjoint(&a.ranks))
+}
+
+/// Smaller is the likelier cause: errors before degradations, what ended a rank before what only
+/// waits, earlier phases, then the more certain one.
+fn rank_of(f: &Finding) -> (std::cmp::Reverse<Severity>, u8, super::vocab::Phase, std::cmp::Reverse<Confidence>, String) {
+    let effect = match f.effect {
+        Effect::Fatal => 0,
+        Effect::Died => 1,
+        Effect::Standstill => 2,
+        Effect::Degraded => 3,
+        Effect::None => 4,
+    };
+    (std::cmp::Reverse(f.severity), effect, f.phase, std::cmp::Reverse(f.confidence), f.id.clone())
+}
+
+fn main_cause(findings: &[Finding]) -> Option<usize> {
+    let causes = (0..findings.len()).filter(|at| findings[*at].role == Role::Cause);
+    causes.min_by_key(|at| rank_of(&findings[*at]))
+}
+
+/// Waiting is no fault yet: what is only late is a note.
+fn soften(findings: &mut [Finding]) {
+    for finding in findings.iter_mut().filter(|f| f.class != Class::MismatchedCollective) {
+        if finding.role == Role::Cause {
+            finding.role = Role::Note;
+            finding.severity = Severity::Info;
+            finding.confidence = Confidence::Possible;
+        }
+    }
+}
+
+fn verdict(scene: &Scene<'_>, main: Option<&Finding>, state: State, findings: &[Finding]) -> Verdict {
+    let class = match main {
+        Some(finding) => finding.class,
+        None => state::class_without_cause(state),
+    };
+    let (ranks, hosts) = main.map(|f| guilt::of(scene, f)).unwrap_or_default();
+    let mut missing = main.map(|f| f.missing.clone()).unwrap_or_default();
+    if main.is_none() {
+        missing.extend(summary::switch_on(scene, state));
+    }
+    let certain = matches!(state, State::Healthy | State::Completed);
+    let alone = if certain { Confidence::Certain } else { Confidence::Possible };
+    let confidence = main.map_or(alone, |f| f.confidence);
+    let others = findings.iter().filter(|f| f.role == Role::Cause && main.is_some_and(|m| m.id != f.id));
+    let mut other_causes: Vec<String> = others.map(|f| f.id.clone()).collect();
+    other_causes.sort();
+    other_causes.dedup();
+    Verdict {
+        state,
+        class,
+        summary: main.map_or_else(|| summary::without_cause(scene, state, findings), |f| f.title.clone()),
+        confidence: if state == State::Waiting { Confidence::Possible } else { confidence },
+        ranks: ranks.into_iter().collect(),
+        hosts: hosts.into_iter().collect(),
+        other_causes,
+        missing_evidence: missing,
+        finding: None,
+    }
+}
+
+/// Causes, symptoms, notes; the verdict's own finding first.
+fn order(findings: &mut Vec<Finding>, main: Option<usize>, mut verdict: Verdict) -> (Verdict, Vec<Finding>) {
+    let mut sorted: Vec<(bool, Finding)> =
+        std::mem::take(findings).into_iter().enumerate().map(|(at, f)| (Some(at) != main, f)).collect();
+    sorted.sort_by_key(|(not_main, f)| (*not_main, f.role, rank_of(f)));
+    verdict.finding = main.map(|_| 0);
+    (verdict, sorted.into_iter().map(|(_, f)| f).collect())
+}

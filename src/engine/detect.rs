@@ -1,1 +1,136 @@
-//! TBD detect
+//! Detectors: what comparing ranks shows. Each says what it saw and whom it points at; state, guilt
+//! and the order of causes are decided in [`super::cause`] alone.
+
+mod died;
+mod draft;
+mod interface;
+mod interface_hosts;
+mod lines;
+mod mismatch;
+mod missing;
+mod missing_calls;
+mod p2p;
+pub mod wait;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::catalog::Catalog;
+use super::demux::{Hint, Writer};
+use super::finding::Finding;
+use super::hits::Hits;
+use super::job::{CommRec, Job, Member, RankRec, Ranks, Record};
+
+pub use draft::{Draft, ranges};
+
+/// Everything a detector may look at.
+pub struct Scene<'a> {
+    /// The model.
+    pub job: &'a Job,
+    /// Ranks and communicators of the current attempt.
+    pub ranks: &'a Ranks,
+    /// Writers and their hints.
+    pub writers: &'a [Writer],
+    /// Rules and thresholds.
+    pub catalog: &'a Catalog,
+    /// What line rules matched.
+    pub hits: &'a Hits,
+    /// The user says that the job stands still.
+    pub claimed: bool,
+    /// How long nothing new has come while watching.
+    pub silent_for: Option<Duration>,
+}
+
+impl<'a> Scene<'a> {
+    /// The records of a rank.
+    pub fn records(&self, rank: &RankRec) -> impl Iterator<Item = &'a Record> + use<'a> {
+        let job = self.job;
+        let writers: Vec<_> = rank.writers.clone();
+        writers.into_iter().map(move |w| &job.records[w.ix()])
+    }
+
+    /// Records of the current attempt with their world rank, if known.
+    pub fn all_records(&self) -> impl Iterator<Item = (Option<u32>, &'a Record)> + '_ {
+        let job = self.job;
+        job.records
+            .iter()
+            .zip(&self.ranks.of_writer)
+            .zip(&self.ranks.stale)
+            .filter(|(_, stale)| !**stale)
+            .map(|((record, rank), _)| (*rank, record))
+    }
+
+    /// The member that stands for this rank of the communicator.
+    #[must_use]
+    pub fn member(&self, comm: &CommRec, rank: u32) -> Option<&'a Member> {
+        Some(&self.job.members[comm.members.get(&rank)?.ix()])
+    }
+
+    /// Hosts of the current attempt, as printed.
+    #[must_use]
+    pub fn hosts(&self) -> BTreeSet<&str> {
+        self.ranks.ranks.iter().filter_map(|r| r.host.as_deref()).collect()
+    }
+
+    /// The host of a rank.
+    #[must_use]
+    pub fn host_of(&self, rank: u32) -> Option<&str> {
+        self.ranks.ranks.get(rank as usize)?.host.as_deref()
+    }
+
+    /// Hosts all of whose ranks are in the set.
+    #[must_use]
+    pub fn whole_hosts(&self, ranks: &BTreeSet<u32>) -> BTreeSet<String> {
+        let inside = |host: &str| {
+            let mut of_host = self.ranks.ranks.iter().filter(|r| r.host.as_deref() == Some(host));
+            of_host.all(|r| ranks.contains(&r.rank))
+        };
+        self.hosts().into_iter().filter(|host| inside(host)).map(str::to_owned).collect()
+    }
+
+    /// The value of a variable on a rank.
+    #[must_use]
+    pub fn env_of(&self, rank: u32, name: &str) -> Option<&'a str> {
+        let rec = self.ranks.ranks.get(rank as usize)?;
+        self.records(rec).find_map(|r| r.env.get(name).map(|(value, _)| value.as_str()))
+    }
+
+    /// True if every communicator whose start was seen is complete on every rank that was seen.
+    #[must_use]
+    pub fn init_is_complete(&self) -> bool {
+        let open = |comm: &CommRec| comm.members.values().any(|m| self.is_open(&self.job.members[m.ix()]));
+        !self.ranks.comms.is_empty() && !self.ranks.comms.iter().any(open)
+    }
+
+    /// In init: started, neither complete nor over.
+    #[must_use]
+    pub fn is_open(&self, member: &Member) -> bool {
+        member.known_start && !member.complete && !member.is_over()
+    }
+
+    /// The line in each source at which a rank gave up waiting: (source, line number).
+    #[must_use]
+    pub fn gave_up(&self, rank: &RankRec) -> Vec<(super::ids::SourceId, u64)> {
+        self.records(rank).filter_map(|r| Some((r.source, r.gave_up_at()?))).collect()
+    }
+
+    /// What the launcher calls a writer, if anything.
+    #[must_use]
+    pub fn name_of(writer: &Writer) -> Option<&str> {
+        writer.hints.iter().find_map(|h| if let Hint::Name(name) = h { Some(name.as_str()) } else { None })
+    }
+}
+
+/// Runs every rule and detector. The order of the result is fixed by the rules' ids.
+#[must_use]
+pub fn run(scene: &Scene<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    lines::detect(scene, &mut found);
+    interface::detect(scene, &mut found);
+    mismatch::detect(scene, &mut found);
+    missing::detect(scene, &mut found);
+    died::detect(scene, &mut found);
+    p2p::detect(scene, &mut found);
+    found.sort_by(|a, b| (&a.id, &a.comm, &a.accused).cmp(&(&b.id, &b.comm, &b.accused)));
+    found
+}

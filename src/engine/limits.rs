@@ -21,3 +21,9 @@ pub const COMMS_PER_WRITER: usize = 4_096;
 pub const ENV_PER_WRITER: usize = 256;
 /// Lines kept per rank for the log screen.
 pub const RECENT_LINES: usize = 4_096;
+/// Peers whose point-to-point calls are counted, per member of a communicator.
+pub const PEERS: usize = 16_384;
+/// Connections remembered per member of a communicator.
+pub const LINKS: usize = 256;
+/// Distinct failing addresses, closed connections, exceptions and reports remembered per writer.
+pub const EVENTS_PER_WRITER: usize = 32;

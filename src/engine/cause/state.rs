@@ -1,0 +1,102 @@
+//! The job's state: what the logs show × how they end.
+
+use crate::engine::detect::Scene;
+use crate::engine::detect::wait::{self, End};
+use crate::engine::finding::Finding;
+use crate::engine::vocab::{Class, Effect, State};
+
+/// How the logs end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Nothing proves that the job stood still.
+    Open,
+    /// It stood still.
+    Standstill,
+    /// The end was seen.
+    Seen,
+}
+
+fn ending(scene: &Scene<'_>) -> Ending {
+    if wait::end_was_seen(scene) {
+        return Ending::Seen;
+    }
+    if scene.claimed || wait::standstill(scene).is_some() { Ending::Standstill } else { Ending::Open }
+}
+
+/// The table. A cause decides by its class and effect; without one the ends do.
+pub(super) fn of(scene: &Scene<'_>, cause: Option<&Finding>, findings: &[Finding]) -> State {
+    let ending = ending(scene);
+    let Some(cause) = cause else { return without_cause(scene, ending, findings) };
+    match cause.class {
+        Class::MismatchedCollective => match (ending, went_on(cause)) {
+            (Ending::Standstill, _) => State::Hung,
+            (_, true) => State::WrongResults,
+            (Ending::Seen, false) => State::Failed,
+            (Ending::Open, false) => State::Waiting,
+        },
+        Class::MissingRank => waits(ending),
+        Class::RankDied => {
+            if ending == Ending::Seen { State::Failed } else { State::Hung }
+        }
+        _ => match cause.effect {
+            Effect::Fatal | Effect::Died => {
+                // An error ended some ranks; whoever claims a standstill saw the others wait.
+                if scene.claimed && ending != Ending::Seen { State::Hung } else { State::Failed }
+            }
+            Effect::Standstill => {
+                if ending == Ending::Seen { State::Failed } else { State::Hung }
+            }
+            Effect::Degraded | Effect::None => {
+                if ending == Ending::Standstill { State::Hung } else { State::Degraded }
+            }
+        },
+    }
+}
+
+fn waits(ending: Ending) -> State {
+    match ending {
+        Ending::Open => State::Waiting,
+        Ending::Standstill => State::Hung,
+        Ending::Seen => State::Failed,
+    }
+}
+
+/// A mismatch after which the job went on.
+fn went_on(cause: &Finding) -> bool {
+    cause.name == "wrong-results"
+}
+
+fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> State {
+    let seen: Vec<_> = scene.ranks.ranks.iter().filter(|r| r.lines > 0).collect();
+    let badly = seen.iter().any(|r| wait::end_of(scene, r) == End::Badly);
+    let symptom = findings.iter().any(|f| matches!(f.effect, Effect::Fatal | Effect::Died | Effect::Standstill));
+    match ending {
+        Ending::Seen if badly => State::Failed,
+        Ending::Seen => State::Completed,
+        Ending::Standstill if knows_something(scene) || symptom => State::Hung,
+        Ending::Standstill => State::Inconclusive,
+        Ending::Open if badly => State::Failed,
+        Ending::Open if knows_something(scene) || knows_application(scene) => State::Healthy,
+        Ending::Open => State::Inconclusive,
+    }
+}
+
+/// NCCL or PyTorch said enough to compare ranks.
+fn knows_something(scene: &Scene<'_>) -> bool {
+    scene.ranks.comms.iter().any(|c| c.members.values().any(|m| scene.job.members[m.ix()].complete))
+}
+
+/// Only the program's own lines, and nothing wrong in them.
+fn knows_application(scene: &Scene<'_>) -> bool {
+    scene.all_records().map(|(_, r)| r.lines).sum::<u64>() > 0
+}
+
+/// The class of a verdict that rests on no finding.
+pub(super) fn class_without_cause(state: State) -> Class {
+    match state {
+        State::Healthy | State::Completed => Class::Healthy,
+        // Every communicator is idle and equal: whatever it is, it is outside NCCL.
+        State::Hung => Class::UserCode,
+        _ => Class::Inconclusive,
+    }
+}

@@ -1,0 +1,598 @@
+//! One source's lines: unwrapped, parted, named, classified, handed out.
+//!
+//! ```text
+//! line ─► same header as before? ─────────────────────────────────► hand out
+//!    └──► unwrap container ─► colours off ─► part glued lines ─► prefixes ─► header ─► class ─► hand out
+//! ```
+
+use super::Writer;
+use super::bytes::is_blank;
+use super::classify::{classify, continues_cpp};
+use super::header::{self, Nccl, Tail};
+use super::layers::Layers;
+use super::names::Names;
+use super::prefix::{self, Layer};
+use super::torch;
+use super::wrap::{self, Partial, Wrapped};
+use super::writers::Writers;
+use crate::engine::frame::Framed;
+use crate::engine::ids::{SourceId, WriterIx};
+use crate::engine::line::{Head, Line, NcclHead, Place};
+use crate::engine::vocab::LineClass;
+
+/// Lines that one physical line is parted into at most.
+const PIECES: usize = 64;
+
+/// Buffers that live on between lines.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    pub(super) key: Vec<u8>,
+    plain: Vec<u8>,
+    nccl: header::Finder,
+    rank: RankFinder,
+}
+
+#[derive(Debug)]
+struct RankFinder(memchr::memmem::Finder<'static>);
+
+impl Default for RankFinder {
+    fn default() -> Self {
+        Self(memchr::memmem::Finder::new(b"[rank"))
+    }
+}
+
+/// What all sources share while one line is taken.
+pub(super) struct Context<'c> {
+    pub(super) writers: &'c mut Writers,
+    pub(super) scratch: &'c mut Scratch,
+    pub(super) sink: &'c mut dyn FnMut(&Line<'_>, &[Writer]),
+}
+
+/// The last NCCL line's bytes up to `host:pid:`, and what they mean.
+#[derive(Debug, Default)]
+struct Hot {
+    head: Vec<u8>,
+    body: usize,
+    host: usize,
+    host_len: usize,
+    pid: u32,
+    writer: Option<WriterIx>,
+}
+
+/// Where a text came from.
+#[derive(Clone, Copy)]
+struct Origin<'a> {
+    place: Place,
+    raw: &'a [u8],
+    /// The text is the raw line itself, so that parts of it have places of their own.
+    exact: bool,
+}
+
+impl<'a> Origin<'a> {
+    fn part(self, from: usize, to: usize) -> Self {
+        if !self.exact {
+            return self;
+        }
+        let raw = &self.raw[from..to];
+        Self {
+            place: Place {
+                offset: self.place.offset + from as u64,
+                len: length(raw),
+                ..self.place
+            },
+            raw,
+            exact: true,
+        }
+    }
+}
+
+/// Whether a line may hold another writer's line behind unfinished output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Glue {
+    Look,
+    Ignore,
+}
+
+/// A source's state between lines.
+#[derive(Debug)]
+pub(super) struct Stream {
+    names: Names,
+    hot: Hot,
+    partial: Option<Box<(Partial, Place)>>,
+    /// The writer of the line before.
+    last: WriterIx,
+    /// The line before began or went on with a message of several lines.
+    open: bool,
+    /// A prefix came alone, ended by `\r`: the text behind is that writer's.
+    pending: Option<WriterIx>,
+    dropped: u64,
+}
+
+impl Stream {
+    pub(super) fn new(id: SourceId, own: WriterIx) -> Self {
+        Self {
+            names: Names::new(id, own),
+            hot: Hot::default(),
+            partial: None,
+            last: own,
+            open: false,
+            pending: None,
+            dropped: 0,
+        }
+    }
+
+    pub(super) fn own_writer(&self) -> WriterIx {
+        self.names.own()
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub(super) fn restart(&mut self) {
+        self.partial = None;
+        self.open = false;
+        self.pending = None;
+    }
+
+    /// Takes one physical line.
+    pub(super) fn take(&mut self, framed: Framed<'_>, context: &mut Context<'_>) {
+        let raw = framed.bytes;
+        let place = Place {
+            source: self.names.source(),
+            number: framed.number,
+            offset: framed.offset,
+            len: length(raw),
+        };
+        if !framed.escapes && self.same_header(raw, place, context) {
+            return;
+        }
+        let origin = Origin {
+            place,
+            raw,
+            exact: true,
+        };
+        let wrapped = match raw.first() {
+            None => return,
+            Some(b'{') => wrap::docker(raw),
+            Some(b'0'..=b'9') => wrap::cri(raw),
+            Some(b'<') if raw.starts_with(b"<std") => {
+                if let Some(lines) = wrap::xml(raw) {
+                    self.lines_in(
+                        &lines,
+                        Origin {
+                            exact: false,
+                            ..origin
+                        },
+                        context,
+                    );
+                    return;
+                }
+                None
+            }
+            Some(_) => None,
+        };
+        match wrapped {
+            Some(wrapped) => self.wrapped(wrapped, origin, context),
+            None => self.text(raw, framed.escapes, origin, framed.by_return, context),
+        }
+    }
+
+    /// Hands out what a container's partial lines have left.
+    pub(super) fn finish(&mut self, context: &mut Context<'_>) {
+        let Some(mut rest) = self.partial.take() else {
+            return;
+        };
+        for stderr in [false, true] {
+            let text = rest.0.take(stderr);
+            self.lines_in(
+                &text,
+                Origin {
+                    place: rest.1,
+                    raw: &text,
+                    exact: false,
+                },
+                context,
+            );
+        }
+    }
+
+    /// The quick way: a line that begins as the NCCL line before it.
+    fn same_header(&mut self, raw: &[u8], place: Place, context: &mut Context<'_>) -> bool {
+        let Some(writer) = self.hot.writer else {
+            return false;
+        };
+        let Some(tail) = raw
+            .strip_prefix(self.hot.head.as_slice())
+            .and_then(header::tail)
+        else {
+            return false;
+        };
+        let Tail {
+            tid,
+            dev,
+            location,
+            class,
+            behind,
+        } = tail;
+        if context.scratch.nccl.find(behind, 0).is_some() {
+            return false;
+        }
+        let host = &raw[self.hot.host..self.hot.host + self.hot.host_len];
+        let head = NcclHead {
+            host,
+            pid: self.hot.pid,
+            tid,
+            dev,
+            location,
+            stamp: None,
+        };
+        let text = &raw[self.hot.body..];
+        self.hand(
+            Line {
+                place,
+                writer,
+                class,
+                raw,
+                text,
+                message: header::whole(behind),
+                head: Head::Nccl(head),
+            },
+            context,
+        );
+        true
+    }
+
+    fn wrapped(&mut self, wrapped: Wrapped<'_>, origin: Origin<'_>, context: &mut Context<'_>) {
+        let Wrapped {
+            text,
+            stderr,
+            partial,
+        } = wrapped;
+        let origin = Origin {
+            exact: false,
+            ..origin
+        };
+        let waiting = self.partial.as_ref().is_some_and(|p| !p.0.is_empty(stderr));
+        if !partial && !waiting {
+            self.lines_in(&text, origin, context);
+            return;
+        }
+        let parts = self
+            .partial
+            .get_or_insert_with(|| Box::new((Partial::default(), origin.place)));
+        parts.1 = origin.place;
+        self.dropped += parts.0.add(stderr, &text);
+        if !partial {
+            let joined = parts.0.take(stderr);
+            self.lines_in(&joined, origin, context);
+        }
+    }
+
+    /// Takes a text that was unwrapped and may hold line ends of its own.
+    fn lines_in(&mut self, text: &[u8], origin: Origin<'_>, context: &mut Context<'_>) {
+        for line in text.split(|b| matches!(b, b'\n' | b'\r')) {
+            let escapes = memchr::memchr(0x1b, line).is_some();
+            self.text(line, escapes, origin, false, context);
+        }
+    }
+
+    fn text(
+        &mut self,
+        text: &[u8],
+        escapes: bool,
+        origin: Origin<'_>,
+        by_return: bool,
+        context: &mut Context<'_>,
+    ) {
+        if !escapes {
+            self.pieces(text, origin, by_return, context);
+            return;
+        }
+        let mut plain = std::mem::take(&mut context.scratch.plain);
+        plain.clear();
+        wrap::without_escapes(text, &mut plain);
+        self.pieces(
+            &plain,
+            Origin {
+                exact: false,
+                ..origin
+            },
+            by_return,
+            context,
+        );
+        context.scratch.plain = plain;
+    }
+
+    fn pieces(
+        &mut self,
+        text: &[u8],
+        origin: Origin<'_>,
+        by_return: bool,
+        context: &mut Context<'_>,
+    ) {
+        let mut from = 0;
+        for _ in 0..PIECES {
+            let rest = &text[from..];
+            match self.piece(rest, origin.part(from, text.len()), Glue::Look, context) {
+                Piece::Done => return,
+                Piece::Alone(writer) => {
+                    self.pending = by_return.then_some(writer);
+                    return;
+                }
+                Piece::PartedAt(at) => {
+                    self.piece(
+                        &rest[..at],
+                        origin.part(from, from + at),
+                        Glue::Ignore,
+                        context,
+                    );
+                    from += at;
+                }
+            }
+        }
+        self.piece(
+            &text[from..],
+            origin.part(from, text.len()),
+            Glue::Ignore,
+            context,
+        );
+    }
+
+    fn piece(
+        &mut self,
+        text: &[u8],
+        origin: Origin<'_>,
+        glue: Glue,
+        context: &mut Context<'_>,
+    ) -> Piece {
+        let start = context.scratch.nccl.find(text, 0);
+        let start = start.map(|start| self.names.unglued(text, start, &mut context.scratch.key));
+        let (layers, body) = self.names.layers(text, start);
+        let text = if layers.is_empty() {
+            text
+        } else {
+            without_repeat_mark(text, &layers)
+        };
+        if let Some(start) = start.filter(|s| *s >= body)
+            && let Some(mut nccl) = header::parse(&text[start..])
+        {
+            let gap = &text[body..start];
+            if header::is_stamp(gap) {
+                nccl.head.stamp = Some(header::bare_stamp(gap));
+            } else if !gap.is_empty() {
+                let stamp = header::stamp_at_end(gap);
+                let before = gap.len() - stamp;
+                // Behind a blank or a mark it is a prefix nobody knows, else another writer's unfinished line.
+                if glue == Glue::Look
+                    && before > 0
+                    && !matches!(
+                        gap[before - 1],
+                        b' ' | b'\t' | b'|' | b':' | b']' | b'>' | b')'
+                    )
+                {
+                    return Piece::PartedAt(start - stamp);
+                }
+                if stamp > 0 {
+                    nccl.head.stamp = Some(header::bare_stamp(&gap[before..]));
+                }
+            }
+            // Torn output, or the stack bytes of an old NCCL with the next line right behind them.
+            let message_at = text.len() - nccl.behind.len();
+            if glue == Glue::Look
+                && let Some(next) = context.scratch.nccl.find(text, message_at)
+            {
+                return Piece::PartedAt(next - header::stamp_at_end(&text[message_at..next]));
+            }
+            self.nccl_line(text, body, start, &layers, nccl, origin, context);
+            return Piece::Done;
+        }
+        if glue == Glue::Look
+            && let Some(at) = self.glued(text, body, context)
+        {
+            return Piece::PartedAt(at);
+        }
+        self.plain_line(text, body, &layers, origin, context)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one line's parts, used once")]
+    fn nccl_line(
+        &mut self,
+        text: &[u8],
+        body: usize,
+        start: usize,
+        layers: &Layers<'_>,
+        nccl: Nccl<'_>,
+        origin: Origin<'_>,
+        context: &mut Context<'_>,
+    ) {
+        let Nccl {
+            head,
+            class,
+            message,
+            ..
+        } = nccl;
+        let writer = self.names.process(
+            &head,
+            layers,
+            &text[..body],
+            context.writers,
+            &mut context.scratch.key,
+        );
+        // Only a header right behind its prefixes can come again byte for byte.
+        if origin.exact && start == body && head.stamp.is_none() && class != LineClass::NcclOther {
+            let digits = memchr::memchr(b':', &text[start..]).map_or(0, |at| at + 1);
+            let pid_end = memchr::memchr(b':', &text[start + digits..]).map_or(0, |at| at + 1);
+            self.hot.head.clear();
+            self.hot
+                .head
+                .extend_from_slice(&text[..start + digits + pid_end]);
+            self.hot = Hot {
+                head: std::mem::take(&mut self.hot.head),
+                body,
+                host: start,
+                host_len: head.host.len(),
+                pid: head.pid,
+                writer: Some(writer),
+            };
+        }
+        self.hand(
+            Line {
+                place: origin.place,
+                writer,
+                class,
+                raw: origin.raw,
+                text: &text[body..],
+                message,
+                head: Head::Nccl(head),
+            },
+            context,
+        );
+    }
+
+    fn plain_line(
+        &mut self,
+        text: &[u8],
+        body: usize,
+        layers: &Layers<'_>,
+        origin: Origin<'_>,
+        context: &mut Context<'_>,
+    ) -> Piece {
+        let prefixes = &text[..body];
+        let text = &text[body..];
+        let named =
+            self.names
+                .prefixed(layers, prefixes, context.writers, &mut context.scratch.key);
+        if is_blank(text) {
+            return named.map_or(Piece::Done, Piece::Alone);
+        }
+        let logged = torch::parse(text, layers.rank());
+        let writer = match named {
+            Some(writer) => writer,
+            None if self.open && logged.is_none() && continues_cpp(text) => self.last,
+            None => self.pending.unwrap_or(self.names.own()),
+        };
+        let (head, message) = match logged {
+            Some((head, message)) => (Head::C10d(head), message),
+            None => (Head::Plain, text),
+        };
+        let mut class = classify(message, logged.is_some(), context.writers.block(writer));
+        let runtime = |layer: &Layer<'_>| {
+            matches!(
+                layer,
+                Layer::Named {
+                    name: b"raylet" | b"autoscaler" | b"gcs_server",
+                    ..
+                }
+            )
+        };
+        if class == LineClass::App && layers.as_slice().iter().any(runtime) {
+            class = LineClass::Launcher;
+        }
+        self.hand(
+            Line {
+                place: origin.place,
+                writer,
+                class,
+                raw: origin.raw,
+                text,
+                message,
+                head,
+            },
+            context,
+        );
+        Piece::Done
+    }
+
+    /// Where another writer's line begins behind unfinished output.
+    fn glued(&self, text: &[u8], body: usize, context: &Context<'_>) -> Option<usize> {
+        let mut from = body;
+        while let Some(at) = context.scratch.rank.0.find(&text[from..]) {
+            let at = from + at;
+            if at > body && torch::rank(&text[at..]).is_some_and(|(_, rest)| begins_message(rest)) {
+                return Some(at);
+            }
+            from = at + 5;
+        }
+        if !self.names.tagged() {
+            return None;
+        }
+        let mut from = body;
+        while let Some(at) = memchr::memchr2(b'[', b'<', &text[from..]) {
+            let at = from + at;
+            if at > body
+                && let Some(start) = tag_start(text, body, at)
+            {
+                return Some(start);
+            }
+            from = at + 1;
+        }
+        None
+    }
+
+    fn hand(&mut self, line: Line<'_>, context: &mut Context<'_>) {
+        self.last = line.writer;
+        self.open = line.class == LineClass::Traceback || matches!(line.head, Head::C10d(_));
+        self.pending = None;
+        (context.sink)(&line, context.writers.as_slice());
+    }
+}
+
+/// What became of a piece of text.
+enum Piece {
+    /// It was handed out, or was blank.
+    Done,
+    /// It was only a prefix.
+    Alone(WriterIx),
+    /// Nothing yet: another writer's line begins here.
+    PartedAt(usize),
+}
+
+fn length(raw: &[u8]) -> u32 {
+    u32::try_from(raw.len()).unwrap_or(u32::MAX)
+}
+
+/// What PyTorch prints behind `[rankN]:` when a line of it begins: a log header or a traceback.
+fn begins_message(text: &[u8]) -> bool {
+    text.starts_with(b"Traceback (") || torch::parse(text, None).is_some()
+}
+
+/// Where a tag with the stamp in front of it begins, if there is one at `at`.
+fn tag_start(text: &[u8], body: usize, at: usize) -> Option<usize> {
+    const STAMP: usize = "Mon Nov 30 19:54:42 2026".len();
+    let stamped = at
+        .checked_sub(STAMP)
+        .filter(|s| *s > body && prefix::ctime(&text[*s..]).is_some());
+    if text[at] == b'<' {
+        return stamped.filter(|_| prefix::strong(&text[at..]).is_some());
+    }
+    if prefix::tag(&text[at..]).is_some() {
+        return Some(stamped.unwrap_or(at));
+    }
+    // `[Mon Nov 30 19:54:22 2026][1,0]<stdout>:`.
+    match prefix::strong(&text[at..]) {
+        Some((Layer::Stamp, rest)) if prefix::tag(rest).is_some() || rest.starts_with(b"<std") => {
+            Some(at)
+        }
+        _ => None,
+    }
+}
+
+/// Ray's ` [repeated 2x across cluster]` off the end.
+fn without_repeat_mark<'a>(text: &'a [u8], layers: &Layers<'_>) -> &'a [u8] {
+    if !matches!(text.last(), Some(b']' | b')'))
+        || !layers
+            .as_slice()
+            .iter()
+            .any(|l| matches!(l, Layer::Named { .. }))
+    {
+        return text;
+    }
+    let floor = text.len().saturating_sub(400);
+    match memchr::memmem::rfind(&text[floor..], b" [repeated ") {
+        Some(at) if memchr::memmem::find(&text[floor + at..], b"x across cluster]").is_some() => {
+            &text[..floor + at]
+        }
+        _ => text,
+    }
+}

@@ -1,0 +1,275 @@
+//! Ranks that ended: the first to end is the cause, resets and timeouts elsewhere are the effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Draft, Scene, ranges, wait};
+use crate::engine::event::Exit;
+use crate::engine::finding::Finding;
+use crate::engine::input::ProcessState;
+use crate::engine::job::{Kept, RankRec};
+use crate::engine::vocab::Confidence;
+
+/// Texts of exceptions that say "somebody else ended or did not come" (PyTorch 1.13–2.15, NCCL's
+/// `ncclGetErrorString`, Gloo): who raises one of them is a victim.
+const CONSEQUENCES: [&str; 28] = [
+    "Connection closed by",
+    "Connection reset by peer",
+    "Broken pipe",
+    "remote process exited",
+    "ncclRemoteError",
+    "NCCL communicator was aborted",
+    "Timed out waiting",
+    "Timed out after",
+    "Timed out initializing",
+    "timed out in blocking wait",
+    "Operation timed out",
+    "wait timeout after",
+    "Socket Timeout",
+    "monitoredBarrier",
+    "Watchdog caught",
+    "collective operation timeout",
+    "recvValue failed",
+    "sendBytes failed",
+    "recvVector failed",
+    "failed to recv, got 0 bytes",
+    "Application timeout caused pair closure",
+    "retrieving ncclUniqueId",
+    "closing signal",
+    "death signal",
+    "connectFullMesh failed",
+    "Engine core initialization failed",
+    "EngineCore encountered an issue",
+    "Read error",
+];
+
+/// Exceptions that launchers and parents raise about their children.
+const PARENTS: [&str; 6] =
+    ["ChildFailedError", "SignalException", "EngineDeadError", "RendezvousConnectionError", "RendezvousTimeoutError", "RuntimeError: Engine"];
+
+/// How a rank ended.
+struct Ended<'a> {
+    how: String,
+    signal: Option<i32>,
+    exit: Option<i32>,
+    exception: bool,
+    line: &'a Kept,
+    /// A launcher calls it the first, or it is not known to be a victim.
+    confidence: Confidence,
+}
+
+/// Adds a finding for the ranks that ended by themselves.
+pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
+    let mut ended: BTreeMap<u32, Ended<'_>> = BTreeMap::new();
+    for rec in &scene.ranks.ranks {
+        if let Some(end) = by_exception(scene, rec).or_else(|| by_report(scene, rec)).or_else(|| by_state(scene, rec)) {
+            ended.insert(rec.rank, end);
+        }
+    }
+    if ended.is_empty() {
+        by_children(scene, &mut ended);
+    }
+    if ended.is_empty() {
+        by_peers(scene, &mut ended);
+    }
+    first_only(&mut ended);
+    found.extend(finding(scene, &ended));
+}
+
+/// An exception of its own after which the rank did nothing more.
+fn by_exception<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
+    let records: Vec<_> = scene.records(rec).collect();
+    let last = records.iter().flat_map(|r| &r.exceptions).filter(|e| {
+        let ends = e.line.place.number > wait::progress_in(scene, rec, &e.line);
+        ends && !PARENTS.contains(&e.kind.as_str())
+    });
+    // Of a chain of exceptions the first one is the root.
+    let exception = last.min_by_key(|e| e.line.place)?;
+    let text = format!("{}: {}", exception.kind, exception.message);
+    let whole = exception.line.text();
+    if CONSEQUENCES.iter().any(|c| text.contains(c) || whole.contains(c)) || gave_up_before(&records, &exception.line) {
+        return None;
+    }
+    Some(Ended {
+        how: format!("raised {}", shorten(&text)),
+        signal: None,
+        exit: None,
+        exception: true,
+        line: &exception.line,
+        confidence: Confidence::Likely,
+    })
+}
+
+fn gave_up_before(records: &[&crate::engine::job::Record], line: &Kept) -> bool {
+    records
+        .iter()
+        .filter(|r| r.source == line.place.source)
+        .any(|r| r.watchdogs.iter().any(|w| w.line.place.number < line.place.number))
+}
+
+/// A launcher's report: a signal from outside or a bad status that no timeout of its own explains.
+fn by_report<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
+    let reports: Vec<_> = scene.all_records().flat_map(|(_, r)| &r.reports).collect();
+    let of_rank = |r: &&&crate::engine::job::ExitReport| {
+        r.rank == Some(rec.rank) || (r.rank.is_none() && r.pid.is_some() && r.pid == rec.pid)
+    };
+    let report = reports.iter().find(of_rank)?;
+    // SIGTERM is the launcher's own clean-up; SIGABRT is how a watchdog ends its process.
+    let (how, signal, exit) = match report.exit? {
+        Exit::Signal(15) | Exit::Code(0) => return None,
+        Exit::Signal(signal) => (format!("was ended by {}", signal_name(signal)), Some(signal), None),
+        Exit::Code(code) => (format!("exited with status {code}"), None, Some(code)),
+    };
+    let victim = scene.records(rec).any(|r| !r.watchdogs.is_empty() || r.exceptions.iter().any(|_| true) || r.store.is_some());
+    let soft = signal == Some(6) || exit.is_some();
+    if victim && soft {
+        return None;
+    }
+    let confidence = if soft && !report.first { Confidence::Possible } else { Confidence::Likely };
+    Some(Ended { how, signal, exit, exception: false, line: &report.line, confidence })
+}
+
+/// A process that the operating system no longer has.
+fn by_state<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
+    let (host, pid) = (rec.host.as_deref()?, rec.pid?);
+    let gone = scene
+        .job
+        .processes
+        .iter()
+        .any(|(h, p, s)| h == host && *p == pid && matches!(s, ProcessState::Gone | ProcessState::Zombie));
+    let line = scene.records(rec).filter_map(|r| r.last.as_ref()).max_by_key(|l| l.place)?;
+    let ended_well = wait::end_of(scene, rec) == wait::End::Well;
+    (gone && !ended_well).then(|| Ended {
+        how: format!("is gone: no process {pid} on {host} any more"),
+        signal: None,
+        exit: None,
+        exception: false,
+        line,
+        confidence: Confidence::Certain,
+    })
+}
+
+/// A parent says that a child ended (vLLM); its index is the rank where the engine is the world.
+fn by_children<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
+    for (_, record) in scene.all_records() {
+        for (index, exit, line) in &record.children {
+            let Some(rank) = index.filter(|rank| (*rank as usize) < scene.ranks.ranks.len()) else { continue };
+            let (signal, code) = match exit {
+                Some(Exit::Signal(signal)) => (Some(*signal), None),
+                Some(Exit::Code(code)) => (None, Some(*code)),
+                None => (None, None),
+            };
+            let how = signal.map_or_else(|| "ended unexpectedly".to_owned(), |s| format!("was ended by {}", signal_name(s)));
+            ended.entry(rank).or_insert(Ended { how, signal, exit: code, exception: false, line, confidence: Confidence::Likely });
+        }
+    }
+}
+
+/// Others saw its connection close while they still worked, and it is behind them. A closed
+/// connection alone also ends healthy jobs, so the standstill must be proven otherwise.
+fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
+    if !scene.claimed && wait::standstill(scene).is_none() {
+        return;
+    }
+    for rec in &scene.ranks.ranks {
+        let gave_up = scene.gave_up(rec);
+        for record in scene.records(rec) {
+            for closed in &record.closed {
+                let place = closed.line.place;
+                let after = gave_up.iter().any(|(source, line)| *source == place.source && *line < place.number);
+                let Some(rank) = closed.local.and_then(|local| local_rank(scene, rec, local)) else { continue };
+                if after || rank == rec.rank || !is_behind(scene, rank) {
+                    continue;
+                }
+                ended.entry(rank).or_insert(Ended {
+                    how: format!("closed its connections: rank {} saw it go", rec.rank),
+                    signal: None,
+                    exit: None,
+                    exception: false,
+                    line: &closed.line,
+                    confidence: Confidence::Likely,
+                });
+            }
+        }
+    }
+}
+
+/// The world rank of a local rank on the host of `rec`: NCCL counts them in the order of ranks.
+fn local_rank(scene: &Scene<'_>, rec: &RankRec, local: u32) -> Option<u32> {
+    let host = rec.host.as_deref()?;
+    let mut of_host = scene.ranks.ranks.iter().filter(|r| r.host.as_deref() == Some(host));
+    of_host.nth(local as usize).map(|r| r.rank)
+}
+
+/// True if a rank made fewer calls than another on some communicator and did not end it.
+fn is_behind(scene: &Scene<'_>, rank: u32) -> bool {
+    scene.ranks.comms.iter().any(|comm| {
+        let members = comm.members.iter().map(|(r, m)| (*r, &scene.job.members[m.ix()]));
+        let most = members.clone().map(|(_, m)| m.reached).max().unwrap_or(0);
+        members
+            .filter(|(r, _)| scene.ranks.world_rank(scene.job, comm, *r) == Some(rank))
+            .any(|(_, m)| m.reached < most && !m.ended)
+    })
+}
+
+/// Of several in one source the first to end is the cause of the rest.
+fn first_only(ended: &mut BTreeMap<u32, Ended<'_>>) {
+    let sources: BTreeSet<_> = ended.values().map(|e| e.line.place.source).collect();
+    if sources.len() != 1 || ended.len() < 2 {
+        return;
+    }
+    let exceptions = ended.values().any(|e| e.exception);
+    if exceptions {
+        ended.retain(|_, e| e.exception);
+    }
+    let surest = ended.values().map(|e| e.confidence).max();
+    ended.retain(|_, e| Some(e.confidence) == surest);
+    let first = ended.values().map(|e| e.line.place).min();
+    // torchrun's report lists its processes in no order of time: only lines of the ranks count.
+    if exceptions {
+        ended.retain(|_, e| Some(e.line.place) == first);
+    }
+}
+
+fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Finding> {
+    let (_, first) = ended.iter().next()?;
+    let id = if first.exception { "DIED002" } else { "DIED001" };
+    let mut draft = Draft::new(scene, id)?;
+    draft
+        .fact("rank", ranges(ended.keys().copied()))
+        .fact("how", first.how.clone())
+        .fact("exception", first.how.strip_prefix("raised ").unwrap_or_default())
+        .fact("signal", first.signal.map(signal_name).unwrap_or_default())
+        .fact("exit", first.exit.map(|code| code.to_string()).unwrap_or_default())
+        .ranks(ended.keys().copied())
+        .accuse(ended.keys().copied())
+        .sure(first.confidence);
+    for (rank, end) in ended.iter().take(8) {
+        draft.evidence(end.line, Some(*rank));
+    }
+    let closed = scene.all_records().flat_map(|(rank, r)| r.closed.iter().map(move |c| (rank, c)));
+    for (rank, closed) in closed.take(3) {
+        draft.evidence(&closed.line, rank);
+    }
+    Some(draft.build())
+}
+
+fn shorten(text: &str) -> String {
+    let line: String = text.chars().take(120).collect();
+    if line.len() < text.len() { format!("{line}…") } else { line }
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        15 => "SIGTERM",
+        _ => return format!("signal {signal}"),
+    };
+    name.to_owned()
+}

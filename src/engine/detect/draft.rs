@@ -1,0 +1,203 @@
+//! A finding in the making: facts fill the templates of its rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Scene;
+use crate::engine::catalog::template;
+use crate::engine::finding::{Evidence, Finding, Fix};
+use crate::engine::ids::RuleIx;
+use crate::engine::job::Kept;
+use crate::engine::limits;
+use crate::engine::vocab::{Confidence, Role, Severity};
+
+/// A finding before its texts are filled in.
+pub struct Draft<'a> {
+    scene: &'a Scene<'a>,
+    rule: RuleIx,
+    facts: BTreeMap<String, String>,
+    count: u64,
+    finding: Finding,
+}
+
+impl<'a> Draft<'a> {
+    /// Begins a finding of a rule; `None` if the catalog does not have it.
+    #[must_use]
+    pub fn new(scene: &'a Scene<'a>, id: &str) -> Option<Self> {
+        Some(Self::of(scene, scene.catalog.by_id(id)?))
+    }
+
+    /// Begins a finding of a rule.
+    #[must_use]
+    pub fn of(scene: &'a Scene<'a>, rule: RuleIx) -> Self {
+        let declared = scene.catalog.rule(rule);
+        Self {
+            scene,
+            rule,
+            facts: BTreeMap::new(),
+            count: 0,
+            finding: Finding {
+                rule,
+                id: declared.id.clone(),
+                name: declared.name.clone(),
+                class: declared.class,
+                role: declared.role,
+                severity: declared.severity,
+                effect: declared.effect,
+                confidence: declared.confidence,
+                title: String::new(),
+                explanation: String::new(),
+                ranks: BTreeSet::new(),
+                hosts: BTreeSet::new(),
+                accused: BTreeSet::new(),
+                accused_hosts: BTreeSet::new(),
+                comm: None,
+                phase: declared.phase,
+                evidence: Vec::new(),
+                more_evidence: 0,
+                fixes: Vec::new(),
+                missing: Vec::new(),
+                explains: Vec::new(),
+            },
+        }
+    }
+
+    /// The finding's own fields.
+    pub fn finding(&mut self) -> &mut Finding {
+        &mut self.finding
+    }
+
+    /// A fact for the templates.
+    pub fn fact(&mut self, name: &str, value: impl Into<String>) -> &mut Self {
+        self.facts.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Ranks it is about.
+    pub fn ranks(&mut self, ranks: impl IntoIterator<Item = u32>) -> &mut Self {
+        self.finding.ranks.extend(ranks);
+        self
+    }
+
+    /// Ranks it points at.
+    pub fn accuse(&mut self, ranks: impl IntoIterator<Item = u32>) -> &mut Self {
+        self.finding.accused.extend(ranks);
+        self
+    }
+
+    /// Hosts it points at.
+    pub fn accuse_hosts(&mut self, hosts: impl IntoIterator<Item = String>) -> &mut Self {
+        self.finding.accused_hosts.extend(hosts);
+        self
+    }
+
+    /// How sure it is.
+    pub fn sure(&mut self, confidence: Confidence) -> &mut Self {
+        self.finding.confidence = confidence;
+        self
+    }
+
+    /// Makes it a note: worth knowing, nothing is wrong with it yet.
+    pub fn note(&mut self) -> &mut Self {
+        self.finding.role = Role::Note;
+        self.finding.severity = Severity::Info;
+        self
+    }
+
+    /// What was not seen.
+    pub fn missing(&mut self, what: impl Into<String>) -> &mut Self {
+        self.finding.missing.push(what.into());
+        self
+    }
+
+    /// How often it was seen, evidence kept or not.
+    pub fn count(&mut self, count: u64) -> &mut Self {
+        self.count += count;
+        self
+    }
+
+    /// A line that supports it.
+    pub fn evidence(&mut self, line: &Kept, rank: Option<u32>) -> &mut Self {
+        let place = line.place;
+        self.finding.evidence.push(Evidence {
+            source: place.source,
+            line: place.number,
+            offset: place.offset,
+            len: place.len,
+            rank,
+            text: line.text(),
+        });
+        self
+    }
+
+    /// Fills the templates and bounds the evidence.
+    #[must_use]
+    pub fn build(mut self) -> Finding {
+        let finding = &mut self.finding;
+        let hosts = finding.ranks.iter().filter_map(|rank| self.scene.host_of(*rank));
+        finding.hosts.extend(hosts.map(str::to_owned));
+        finding.evidence.sort();
+        finding.evidence.dedup();
+        let kept = finding.evidence.len() as u64;
+        finding.evidence.truncate(limits::EVIDENCE_PER_FINDING);
+        finding.more_evidence = self.count.max(kept) - finding.evidence.len() as u64;
+        let about = if finding.accused.is_empty() { &finding.ranks } else { &finding.accused };
+        let ranks = ranges(about.iter().copied());
+        let hosts: Vec<&str> = finding.hosts.iter().map(String::as_str).collect();
+        let hosts = hosts.join(", ");
+        let facts = &self.facts;
+        let count = self.count.max(kept).to_string();
+        let first = about.first().copied();
+        let scene = self.scene;
+        let lookup = move |name: &str| match name {
+            "ranks" => Some(ranks.clone()),
+            "hosts" => Some(hosts.clone()),
+            "count" => Some(count.clone()),
+            _ => facts.get(name).cloned().or_else(|| scene.env_of(first?, name).map(str::to_owned)),
+        };
+        let rule = scene.catalog.rule(self.rule);
+        let fill = |text: &str| template::fill(text.trim(), &lookup);
+        finding.title = one_line(&fill(&rule.title));
+        finding.explanation = format!("{} {}", one_line(&fill(&rule.meaning)), one_line(&fill(&rule.why)));
+        let declared = rule.missing.iter().map(|text| one_line(&fill(text)));
+        if finding.confidence < Confidence::Certain {
+            finding.missing.extend(declared);
+        }
+        finding.fixes = rule
+            .fixes
+            .iter()
+            .map(|fix| Fix {
+                kind: fix.kind,
+                text: one_line(&fill(&fix.text)),
+                env: fix.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect(),
+                ranks: Vec::new(),
+                cures: fix.cures,
+                caution: fix.caution.as_deref().map(|text| one_line(&fill(text))),
+                undo: fix.undo.as_deref().map(|text| one_line(&fill(text))),
+            })
+            .collect();
+        self.finding
+    }
+}
+
+/// Joins wrapped lines of a rule file.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// `0-5, 7, 9-15`
+#[must_use]
+pub fn ranges(ranks: impl IntoIterator<Item = u32>) -> String {
+    let mut out: Vec<(u32, u32)> = Vec::new();
+    for rank in ranks {
+        match out.last_mut() {
+            Some((_, end)) if *end + 1 == rank => *end = rank,
+            _ => out.push((rank, rank)),
+        }
+    }
+    let text = |(start, end): &(u32, u32)| match end - start {
+        0 => start.to_string(),
+        1 => format!("{start}, {end}"),
+        _ => format!("{start}-{end}"),
+    };
+    out.iter().map(text).collect::<Vec<_>>().join(", ")
+}

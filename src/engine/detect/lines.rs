@@ -1,0 +1,67 @@
+//! Line rules to findings: one finding a rule, over all ranks whose lines matched.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Draft, Scene};
+use crate::engine::catalog::CaptureKind;
+use crate::engine::finding::Finding;
+use crate::engine::hits::HitRecord;
+use crate::engine::ids::{RuleIx, WriterIx};
+
+/// Adds a finding for every rule that matched.
+pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
+    let mut by_rule: BTreeMap<RuleIx, Vec<(WriterIx, &HitRecord)>> = BTreeMap::new();
+    for (rule, writer, record) in scene.hits.by_rule() {
+        if !scene.ranks.stale[writer.ix()] {
+            by_rule.entry(rule).or_default().push((writer, record));
+        }
+    }
+    for (rule, records) in by_rule {
+        if scene.catalog.rule(rule).merge {
+            found.push(finding(scene, rule, &records));
+        } else {
+            found.extend(records.iter().map(|one| finding(scene, rule, std::slice::from_ref(one))));
+        }
+    }
+}
+
+fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) -> Finding {
+    let declared = scene.catalog.rule(rule);
+    let mut draft = Draft::of(scene, rule);
+    let mut values: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+    let mut accused = BTreeSet::new();
+    for (writer, record) in records {
+        let rank = scene.ranks.rank_of(*writer);
+        draft.ranks(rank).count(record.count);
+        for line in &record.lines {
+            draft.evidence(line, rank);
+        }
+        for captures in &record.captures {
+            for (name, value) in captures {
+                *values.entry(name).or_default().entry(value).or_default() += 1;
+                if declared.captures.get(*name) == Some(&CaptureKind::Rank) {
+                    accused.extend(numbers(value));
+                }
+            }
+        }
+    }
+    for (name, values) in values {
+        // The most common value stands for all; ties go to the first in order.
+        let most = values.iter().max_by_key(|(value, count)| (**count, std::cmp::Reverse(**value)));
+        if let Some((value, _)) = most {
+            draft.fact(name, *value);
+        }
+    }
+    let world = scene.ranks.ranks.len() as u32;
+    accused.retain(|rank| *rank < world.max(1));
+    if accused.is_empty() && !declared.printer_is_victim {
+        let printers: Vec<u32> = draft.finding().ranks.iter().copied().collect();
+        draft.accuse(printers);
+    }
+    draft.accuse(accused);
+    draft.build()
+}
+
+fn numbers(text: &str) -> impl Iterator<Item = u32> {
+    text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok())
+}

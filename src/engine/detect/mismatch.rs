@@ -1,0 +1,257 @@
+//! Ranks that called different things at the same place of a communicator.
+//!
+//! Ordinals are compared, never opCount: its meaning changed four times and differs between healthy
+//! ranks in 2.27–2.30. Send and Recv count per peer and are not compared by place.
+
+use std::collections::BTreeSet;
+
+use super::{Draft, Scene, ranges};
+use crate::engine::finding::Finding;
+use crate::engine::job::{Call, CommKey, CommRec, Member};
+use crate::engine::vocab::Confidence;
+
+/// Communicators of one job that are reported at most; the rest would repeat them.
+const MOST_COMMS: usize = 8;
+/// Calls looked at behind the first difference, to tell an order that differs from a single slip.
+const WINDOW: u64 = 16;
+
+/// Ranks of a communicator that made the same call.
+struct Side {
+    call: Call,
+    /// Ranks in the communicator.
+    ranks: Vec<u32>,
+}
+
+/// Adds findings for every communicator with a difference.
+pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
+    let mut count = 0;
+    for comm in &scene.ranks.comms {
+        if let Some(finding) = compare(scene, comm) {
+            found.push(finding);
+            count += 1;
+        } else if let Some(finding) = both_send(scene, comm) {
+            found.push(finding);
+            count += 1;
+        }
+        if count == MOST_COMMS {
+            break;
+        }
+    }
+    fingerprints(scene, found);
+}
+
+/// How a communicator is called in texts.
+pub(super) fn comm_name(scene: &Scene<'_>, comm: &CommRec) -> String {
+    match scene.job.comms[comm.ix.ix()].key {
+        CommKey::Id { id, .. } => format!("{id:#x}"),
+        CommKey::Split { child, color, .. } => format!("split {child} colour {color}"),
+        CommKey::Sized { nranks, nth } => format!("{} of {nranks} ranks", nth + 1),
+        CommKey::Alone { pointer, .. } => format!("at {pointer:#x}"),
+    }
+}
+
+/// World ranks of some ranks of a communicator, as far as they are known.
+pub(super) fn world_ranks(scene: &Scene<'_>, comm: &CommRec, ranks: &[u32]) -> BTreeSet<u32> {
+    ranks.iter().filter_map(|rank| scene.ranks.world_rank(scene.job, comm, *rank)).collect()
+}
+
+fn comparable<'s>(scene: &Scene<'s>, comm: &CommRec) -> Vec<(u32, &'s Member)> {
+    let members = comm.members.iter().map(|(rank, m)| (*rank, &scene.job.members[m.ix()]));
+    members.filter(|(_, m)| m.ordinals_hold()).collect()
+}
+
+/// The first ordinal at which two members made different calls, with the sides.
+pub(super) fn first_difference(scene: &Scene<'_>, comm: &CommRec) -> Option<u64> {
+    let members = comparable(scene, comm);
+    let mut ordinals: Vec<u64> =
+        members.iter().flat_map(|(_, m)| m.deviations.iter().map(|d| d.ordinal)).collect();
+    ordinals.sort_unstable();
+    ordinals.dedup();
+    ordinals.into_iter().find(|ordinal| sides(scene, comm, &members, *ordinal).len() > 1)
+}
+
+fn sides(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64) -> Vec<Side> {
+    let reference = &scene.job.comms[comm.ix.ix()].reference;
+    let mut sides: Vec<Side> = Vec::new();
+    for (rank, member) in members {
+        let Some(call) = member.call_at(reference, ordinal) else { continue };
+        let call = scene.job.calls[call as usize];
+        match sides.iter_mut().find(|side| side.call.same_as(&call)) {
+            Some(side) => side.ranks.push(*rank),
+            None => sides.push(Side { call, ranks: vec![*rank] }),
+        }
+    }
+    // The largest side first; of equal ones the one with the lowest rank.
+    sides.sort_by_key(|side| (std::cmp::Reverse(side.ranks.len()), side.ranks.first().copied()));
+    sides
+}
+
+fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
+    let members = comparable(scene, comm);
+    let ordinal = first_difference(scene, comm)?;
+    let sides = sides(scene, comm, &members, ordinal);
+    let (major, minor) = (&sides[0], &sides[1]);
+    let others: usize = sides[1..].iter().map(|side| side.ranks.len()).sum();
+    let majority = major.ranks.len() > others;
+    let went_on = went_on(scene, comm, &members, ordinal);
+    let swapped = swapped(scene, comm, &members, ordinal, major, minor);
+    let id = match (went_on, swapped, majority) {
+        (true, ..) => "COLL004",
+        (_, true, _) => "COLL003",
+        (_, _, true) => "COLL001",
+        (_, _, false) => "COLL002",
+    };
+    let mut draft = Draft::new(scene, id)?;
+    let odd: Vec<u32> = sides[1..].iter().flat_map(|side| side.ranks.iter().copied()).collect();
+    let reached: Vec<u32> = sides.iter().flat_map(|side| side.ranks.iter().copied()).collect();
+    draft
+        .fact("ordinal", (ordinal + 1).to_string())
+        .fact("comm", comm_name(scene, comm))
+        .fact("minority", named(scene, comm, &minor.ranks))
+        .fact("minority_call", minor.call.words())
+        .fact("majority", named(scene, comm, &major.ranks))
+        .fact("majority_call", major.call.words())
+        .fact("aspect", major.call.difference(&minor.call))
+        .ranks(world_ranks(scene, comm, &reached))
+        .sure(Confidence::Certain);
+    if majority {
+        draft.accuse(world_ranks(scene, comm, &odd));
+    }
+    draft.finding().comm = Some(comm_name(scene, comm));
+    show(scene, comm, &members, ordinal, &odd, &mut draft);
+    show(scene, comm, &members, ordinal, &major.ranks, &mut draft);
+    Some(draft.build())
+}
+
+/// `ranks 0-8, 10-15`, world ranks where they are known.
+fn named(scene: &Scene<'_>, comm: &CommRec, ranks: &[u32]) -> String {
+    let world = world_ranks(scene, comm, ranks);
+    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+    if world.len() == ranks.len() {
+        format!("{noun} {}", ranges(world))
+    } else {
+        format!("{noun} {} of the communicator", ranges(ranks.iter().copied()))
+    }
+}
+
+/// The lines of the call at `ordinal`, of at most four ranks.
+fn show(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64, ranks: &[u32], draft: &mut Draft<'_>) {
+    let chosen = members.iter().filter(|(rank, _)| ranks.contains(rank)).take(4);
+    for (rank, member) in chosen {
+        let world = scene.ranks.world_rank(scene.job, comm, *rank);
+        if let Some(line) = line_of(member, ordinal) {
+            draft.evidence(line, world);
+        }
+    }
+}
+
+/// The line of the call at `ordinal`, if it was kept.
+pub(super) fn line_of(member: &Member, ordinal: u64) -> Option<&crate::engine::job::Kept> {
+    if let Some(deviation) = member.deviations.iter().find(|d| d.ordinal == ordinal) {
+        return Some(&deviation.line);
+    }
+    if !member.peers.is_empty() {
+        return None; // Point-to-point calls stand between the collectives.
+    }
+    let back = usize::try_from(member.reached.checked_sub(ordinal + 1)?).ok()?;
+    member.recent.newest_first().nth(back)
+}
+
+/// True if every rank that made a call at `ordinal` made later ones, those are equal, or all of
+/// them destroyed the communicator: the job went on with wrong data.
+fn went_on(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64) -> bool {
+    let reached: Vec<&Member> = members.iter().map(|(_, m)| *m).filter(|m| m.reached > ordinal).collect();
+    if reached.len() < comm.members.len() || reached.iter().any(|m| m.aborted) {
+        return false;
+    }
+    if reached.iter().all(|m| m.ended) {
+        return true;
+    }
+    let last = reached.iter().map(|m| m.reached).min().unwrap_or(0);
+    let later = (ordinal + 1)..last.min(ordinal + 1 + WINDOW);
+    let mut equal = 0;
+    for at in later {
+        if sides(scene, comm, members, at).len() > 1 {
+            return false;
+        }
+        equal += 1;
+    }
+    // Calls are asynchronous: one call behind a hang may be queued, several equal ones that every
+    // rank made are progress.
+    equal >= 2 && !proven_standstill(scene)
+}
+
+fn proven_standstill(scene: &Scene<'_>) -> bool {
+    scene.claimed || super::wait::standstill(scene).is_some()
+}
+
+/// True if each side makes the other's call a little later: the order differs.
+fn swapped(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64, a: &Side, b: &Side) -> bool {
+    let reference = &scene.job.comms[comm.ix.ix()].reference;
+    let makes_later = |side: &Side, call: &Call| {
+        let Some((_, member)) = members.iter().find(|(rank, _)| side.ranks.first() == Some(rank)) else {
+            return false;
+        };
+        ((ordinal + 1)..(ordinal + 1 + WINDOW))
+            .map_while(|at| member.call_at(reference, at))
+            .any(|id| scene.job.calls[id as usize].same_as(call))
+    };
+    makes_later(a, &b.call) && makes_later(b, &a.call)
+}
+
+/// Two ranks that send to each other and receive nothing: each waits for the other's Recv.
+fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
+    let members = comparable(scene, comm);
+    let sends = |member: &Member, peer: u32| {
+        member.peers.get(&peer).is_some_and(|calls| calls.sends > 0 && calls.recvs == 0)
+    };
+    for (rank, member) in &members {
+        let mut peers: Vec<u32> = member.peers.iter().filter(|(_, c)| c.sends > 0).map(|(p, _)| *p).collect();
+        peers.sort_unstable();
+        for peer in peers {
+            let Some((_, other)) = members.iter().find(|(r, _)| *r == peer && peer > *rank) else { continue };
+            if !sends(member, peer) || !sends(other, *rank) {
+                continue;
+            }
+            let mut draft = Draft::new(scene, "COLL007")?;
+            draft
+                .fact("comm", comm_name(scene, comm))
+                .fact("majority", named(scene, comm, &[*rank, peer]))
+                .fact("minority", named(scene, comm, &[peer]))
+                .fact("minority_call", "Send")
+                .fact("majority_call", "Send")
+                .fact("ordinal", "1")
+                .ranks(world_ranks(scene, comm, &[*rank, peer]));
+            draft.finding().comm = Some(comm_name(scene, comm));
+            for (rank, side) in [(*rank, *member), (peer, *other)] {
+                if let Some(line) = side.recent.newest_first().next() {
+                    draft.evidence(line, scene.ranks.world_rank(scene.job, comm, rank));
+                }
+            }
+            return Some(draft.build());
+        }
+    }
+    None
+}
+
+/// The DETAIL wrapper's reports name pairs that differ; the odd one is the rank in every pair.
+fn fingerprints(scene: &Scene<'_>, found: &mut [Finding]) {
+    let Some(finding) = found.iter_mut().find(|f| f.id == "COLL005") else { return };
+    let pairs: BTreeSet<(u32, u32)> = scene
+        .all_records()
+        .filter_map(|(_, r)| r.fingerprints.as_ref())
+        .map(|(a, b, ..)| (a.0, b.0))
+        .collect();
+    let mentioned: BTreeSet<u32> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
+    let in_all: Vec<u32> = mentioned
+        .iter()
+        .copied()
+        .filter(|rank| pairs.iter().all(|(a, b)| a == rank || b == rank))
+        .collect();
+    finding.accused.clear();
+    if let ([odd], true) = (in_all.as_slice(), mentioned.len() > 2) {
+        finding.accused.insert(*odd);
+    }
+    finding.ranks.extend(mentioned);
+}
+

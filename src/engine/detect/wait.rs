@@ -1,0 +1,87 @@
+//! What proves that a job stands still, and how its ranks ended.
+
+use super::Scene;
+use crate::engine::event::Exit;
+use crate::engine::job::{CommRec, Kept, RankRec};
+use crate::engine::vocab::Effect;
+
+/// Attempts after which a connect that is still refused is no race at start-up any more: at the
+/// k-th attempt NCCL 2.24 and later sleep k × 100 ms, so this is 4.5 s.
+const ATTEMPTS: u32 = 9;
+
+/// A proof that the job stood still: a watchdog or store timeout, or connects that go on failing.
+#[must_use]
+pub fn standstill<'a>(scene: &Scene<'a>) -> Option<&'a Kept> {
+    let from_rules = scene.hits.by_rule().find(|(rule, writer, _)| {
+        scene.catalog.rule(*rule).effect == Effect::Standstill && !scene.ranks.stale[writer.ix()]
+    });
+    if let Some((_, _, record)) = from_rules {
+        return record.lines.first();
+    }
+    scene.all_records().find_map(|(_, record)| {
+        let watchdog = record.watchdogs.first().map(|w| &w.line);
+        let store = record.store.as_ref().map(|s| &s.line);
+        let barrier = record.barrier_missing.as_ref().map(|(_, line)| line);
+        let connects = record.connects.iter().find(|c| c.attempts >= ATTEMPTS || c.gave_up);
+        watchdog.or(store).or(barrier).or(connects.map(|c| &c.last))
+    })
+}
+
+/// How a rank's process ended, as far as it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It destroyed the world's communicator, or a launcher reports status 0.
+    Well,
+    /// An exception, an abort, a bad status or a signal.
+    Badly,
+    /// Not seen.
+    Unknown,
+}
+
+/// How a rank ended.
+#[must_use]
+pub fn end_of(scene: &Scene<'_>, rank: &RankRec) -> End {
+    let reported = scene.all_records().flat_map(|(_, r)| &r.reports).find(|r| r.rank == Some(rank.rank));
+    match reported.and_then(|r| r.exit) {
+        Some(Exit::Code(0)) => return End::Well,
+        Some(_) => return End::Badly,
+        None => {}
+    }
+    let gave_up = scene.records(rank).any(|r| {
+        let exception = r.exceptions.iter().any(|e| e.line.place.number > progress_in(scene, rank, &e.line));
+        exception || r.abort.is_some()
+    });
+    if gave_up {
+        return End::Badly;
+    }
+    let destroyed = scene.records(rank).any(|record| {
+        let members = record.members.iter().map(|m| &scene.job.members[m.ix()]);
+        let mut over = members.filter(|m| Some(scene.job.comms[m.comm.ix()].nranks) == scene.ranks.world);
+        over.any(|m| m.ended)
+    });
+    if destroyed { End::Well } else { End::Unknown }
+}
+
+/// Line number of the rank's last NCCL progress in the source that `line` stands in.
+#[must_use]
+pub fn progress_in(scene: &Scene<'_>, rank: &RankRec, line: &Kept) -> u64 {
+    let same = scene.records(rank).filter(|r| r.source == line.place.source);
+    same.map(|r| r.progress).max().unwrap_or(0)
+}
+
+/// True if the end of the job was seen: a launcher's report, or the end of every rank that was seen.
+#[must_use]
+pub fn end_was_seen(scene: &Scene<'_>) -> bool {
+    let reported = scene.all_records().any(|(_, r)| r.reports.iter().any(|report| report.rank.is_some()));
+    let stopped = scene.all_records().any(|(_, r)| r.stopped.is_some());
+    let mut seen = scene.ranks.ranks.iter().filter(|r| r.lines > 0).peekable();
+    let all_ended = seen.peek().is_some() && seen.all(|r| end_of(scene, r) != End::Unknown);
+    reported || stopped || all_ended
+}
+
+/// Members of a communicator that wait in its init, by rank in it.
+#[must_use]
+pub fn open_members(scene: &Scene<'_>, comm: &CommRec) -> Vec<u32> {
+    let members = comm.members.iter();
+    members.filter(|(_, m)| scene.is_open(&scene.job.members[m.ix()])).map(|(rank, _)| *rank).collect()
+}

@@ -1,0 +1,498 @@
+//! What one writer's lines said, communicators aside.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::comm::MemberIx;
+use super::kept::Kept;
+use crate::engine::event::{Event, Exit, Subsystem, Transport};
+use crate::engine::ids::SourceId;
+use crate::engine::input::Time;
+use crate::engine::limits;
+use crate::engine::line::{Line, NcclHead};
+use crate::engine::parse::split_address;
+use crate::engine::vocab::Phase;
+
+/// An address that a subsystem chose.
+#[derive(Clone, Debug)]
+pub struct AddressSeen {
+    /// Who chose.
+    pub subsystem: Subsystem,
+    /// Interface name.
+    pub interface: String,
+    /// Address without port.
+    pub address: String,
+    /// The others it listed: (interface, address).
+    pub further: Vec<(String, String)>,
+    /// The line.
+    pub line: Kept,
+}
+
+/// Connects to one address that failed for one reason.
+#[derive(Clone, Debug)]
+pub struct ConnectFailure {
+    /// Address without port; `None` where NCCL does not print it (up to 2.26).
+    pub address: Option<String>,
+    /// The operating system's words.
+    pub reason: String,
+    /// How often it was printed.
+    pub count: u64,
+    /// Attempts as NCCL counts them, the highest.
+    pub attempts: u32,
+    /// It gave up.
+    pub gave_up: bool,
+    /// The first and the last line.
+    pub first: Kept,
+    /// The last one.
+    pub last: Kept,
+}
+
+/// A peer's connection that closed.
+#[derive(Clone, Debug)]
+pub struct PeerClosed {
+    /// The local rank that closed it, where NCCL says so.
+    pub local: Option<u32>,
+    /// The line.
+    pub line: Kept,
+}
+
+/// A watchdog timeout.
+#[derive(Clone, Debug)]
+pub struct WatchdogSeen {
+    /// Sequence number in its group.
+    pub seq: u64,
+    /// Operation.
+    pub op: String,
+    /// How long it waited.
+    pub ran_ms: u64,
+    /// The timeout in force.
+    pub timeout_ms: u64,
+    /// The line.
+    pub line: Kept,
+}
+
+/// An exception that ended a traceback.
+#[derive(Clone, Debug)]
+pub struct ExceptionSeen {
+    /// Type without module.
+    pub kind: String,
+    /// Text.
+    pub message: String,
+    /// The line.
+    pub line: Kept,
+}
+
+/// One process in a launcher's report.
+#[derive(Clone, Debug)]
+pub struct ExitReport {
+    /// World rank, if the report says so.
+    pub rank: Option<u32>,
+    /// Local rank.
+    pub local: Option<u32>,
+    /// Process id.
+    pub pid: Option<u32>,
+    /// How it ended.
+    pub exit: Option<Exit>,
+    /// The launcher calls it the first that failed.
+    pub first: bool,
+    /// The line.
+    pub line: Kept,
+}
+
+/// Joined and expected ranks at a store.
+#[derive(Clone, Debug)]
+pub struct StoreJoined {
+    /// Joined.
+    pub joined: u32,
+    /// Expected.
+    pub of: u32,
+    /// The line.
+    pub line: Kept,
+}
+
+/// A connection between two ranks of a communicator.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Sender.
+    pub from: u32,
+    /// Receiver.
+    pub to: u32,
+    /// How.
+    pub transport: Transport,
+    /// The line.
+    pub line: Kept,
+}
+
+/// A sign that the process ended badly.
+#[derive(Clone, Debug)]
+pub struct Death {
+    /// What the line says.
+    pub text: String,
+    /// The line.
+    pub line: Kept,
+}
+
+/// What one writer's lines said.
+#[derive(Debug)]
+pub struct Record {
+    /// Where it writes.
+    pub source: SourceId,
+    /// Host, as NCCL prints it.
+    pub host: Option<String>,
+    /// Process id, as NCCL prints it.
+    pub pid: Option<u32>,
+    /// Lines.
+    pub lines: u64,
+    /// The last one.
+    pub last: Option<Kept>,
+    /// When it was seen.
+    pub last_seen: Option<Time>,
+    /// How far it got.
+    pub phase: Phase,
+    /// NCCL's version.
+    pub nccl: Option<(String, Kept)>,
+    /// The driver's CUDA version.
+    pub cuda_driver: Option<String>,
+    /// Variables in effect.
+    pub env: BTreeMap<String, (String, Kept)>,
+    /// Addresses chosen.
+    pub addresses: Vec<AddressSeen>,
+    /// `Using network X`.
+    pub network: Option<(String, Kept)>,
+    /// A RAS line: its bootstrap ring neighbours answered.
+    pub ras: bool,
+    /// Its communicators, in the order they came.
+    pub members: Vec<MemberIx>,
+    /// The one its last init or call belongs to.
+    pub active: Option<MemberIx>,
+    pointers: FxHashMap<u64, MemberIx>,
+    last_pointer: Option<(u64, MemberIx)>,
+    /// Connects that failed.
+    pub connects: Vec<ConnectFailure>,
+    /// Peers whose connection closed.
+    pub closed: Vec<PeerClosed>,
+    /// Watchdog timeouts.
+    pub watchdogs: Vec<WatchdogSeen>,
+    /// Highest enqueued and completed work by group.
+    pub work: BTreeMap<String, (i64, i64, Kept)>,
+    /// A store that did not fill.
+    pub store: Option<StoreJoined>,
+    /// It met the store.
+    pub store_contact: bool,
+    /// Rank and size by its own words.
+    pub rank_of: Option<(u32, u32, Kept)>,
+    /// Size by a launcher's words.
+    pub world_size: Option<u32>,
+    /// Ranks that did not pass a monitored barrier.
+    pub barrier_missing: Option<(Vec<u32>, Kept)>,
+    /// Fingerprints that differ: (rank, operation) twice, and what differs.
+    pub fingerprints: Option<((u32, String), (u32, String), String, Kept)>,
+    /// Exceptions that ended a traceback.
+    pub exceptions: Vec<ExceptionSeen>,
+    /// Line number of its last init, call or destroy: it lived then.
+    pub progress: u64,
+    in_traceback: bool,
+    /// It aborts.
+    pub abort: Option<Death>,
+    /// A launcher's reports.
+    pub reports: Vec<ExitReport>,
+    report_rank: Option<(u32, u32)>,
+    root_cause: bool,
+    /// Children that ended unexpectedly: (index, exit, line).
+    pub children: Vec<(Option<u32>, Option<Exit>, Kept)>,
+    /// The launcher was told to stop.
+    pub stopped: Option<Kept>,
+    /// The agent started its workers again.
+    pub restarts: u32,
+    /// It serves requests.
+    pub serving: bool,
+    pub(super) touched: u32,
+}
+
+impl Record {
+    pub(super) fn new(source: SourceId) -> Self {
+        Self {
+            source,
+            host: None,
+            pid: None,
+            lines: 0,
+            last: None,
+            last_seen: None,
+            phase: Phase::Launched,
+            nccl: None,
+            cuda_driver: None,
+            env: BTreeMap::new(),
+            addresses: Vec::new(),
+            network: None,
+            ras: false,
+            members: Vec::new(),
+            active: None,
+            pointers: FxHashMap::default(),
+            last_pointer: None,
+            connects: Vec::new(),
+            closed: Vec::new(),
+            watchdogs: Vec::new(),
+            work: BTreeMap::new(),
+            store: None,
+            store_contact: false,
+            rank_of: None,
+            world_size: None,
+            barrier_missing: None,
+            fingerprints: None,
+            exceptions: Vec::new(),
+            progress: 0,
+            in_traceback: false,
+            abort: None,
+            reports: Vec::new(),
+            report_rank: None,
+            root_cause: false,
+            children: Vec::new(),
+            stopped: None,
+            restarts: 0,
+            serving: false,
+            touched: 0,
+        }
+    }
+
+    /// The member whose communicator was last seen at this address.
+    #[must_use]
+    pub fn at_pointer(&self, pointer: u64) -> Option<MemberIx> {
+        match self.last_pointer {
+            Some((last, member)) if last == pointer => Some(member),
+            _ => self.pointers.get(&pointer).copied(),
+        }
+    }
+
+    pub(super) fn bind(&mut self, pointer: u64, member: MemberIx) {
+        self.members.push(member);
+        self.pointers.insert(pointer, member);
+        self.last_pointer = Some((pointer, member));
+    }
+
+    /// Remembers the address that the hot path asks for next.
+    pub(super) fn advance(&mut self, phase: Phase) {
+        self.phase = self.phase.max(phase);
+    }
+
+    /// The line at which it stopped waiting or working, if it did: what closes after that says nothing.
+    #[must_use]
+    pub fn gave_up_at(&self) -> Option<u64> {
+        let watchdog = self.watchdogs.first().map(|w| w.line.place.number);
+        let abort = self.abort.as_ref().map(|a| a.line.place.number);
+        let exception = self.exceptions.iter().map(|e| e.line.place.number).find(|n| *n > self.progress);
+        [watchdog, abort, exception].into_iter().flatten().min()
+    }
+
+    /// Any line, understood or not.
+    pub(super) fn plain(&mut self, line: &Line<'_>) {
+        if self.in_traceback && !line.text.first().is_some_and(u8::is_ascii_whitespace) {
+            self.in_traceback = line.text.starts_with(b"Traceback");
+        }
+    }
+
+    /// Events that concern the writer alone.
+    pub(super) fn take(&mut self, line: &Line<'_>, event: &Event<'_>) {
+        match *event {
+            Event::NcclVersion(version) => {
+                self.nccl.get_or_insert_with(|| (lossy(version), Kept::now(line)));
+            }
+            Event::CudaDriver(version) => self.cuda_driver = Some(lossy(version)),
+            Event::Env { name, value } => self.set_env(line, name, value),
+            Event::Address { subsystem, interface, address, further } => {
+                self.choose(line, subsystem, interface, address, further);
+            }
+            Event::Network(name) => {
+                self.network.get_or_insert_with(|| (lossy(name), Kept::now(line)));
+                self.advance(Phase::Network);
+            }
+            Event::RasListening => self.ras = true,
+            Event::Topology => self.advance(Phase::Topology),
+            Event::ConnectFailed { address, reason, attempt, retrying } => {
+                self.connect_failed(line, address, reason, attempt, retrying);
+            }
+            Event::PeerClosed { local } => self.peer_closed(line, local),
+            Event::RankOf { rank, of } => {
+                self.rank_of.get_or_insert_with(|| (rank, of, Kept::now(line)));
+                self.advance(Phase::Rendezvous);
+            }
+            Event::WorldSize(size) => self.world_size = Some(size),
+            Event::Watchdog { seq, op, ran_ms, timeout_ms } => {
+                if self.watchdogs.len() < limits::EVENTS_PER_WRITER {
+                    let op = lossy(op);
+                    self.watchdogs.push(WatchdogSeen { seq, op, ran_ms, timeout_ms, line: Kept::now(line) });
+                }
+            }
+            Event::WorkStatus { group, enqueued, completed } => {
+                if self.work.len() < limits::EVENTS_PER_WRITER {
+                    self.work.insert(lossy(group), (enqueued, completed, Kept::now(line)));
+                }
+            }
+            Event::StoreJoined { joined, of } => {
+                self.store.get_or_insert_with(|| StoreJoined { joined, of, line: Kept::now(line) });
+                self.exception(line);
+            }
+            Event::StoreContact => {
+                self.store_contact = true;
+                self.advance(Phase::Rendezvous);
+            }
+            Event::BarrierMissing(list) => {
+                let ranks = numbers(list);
+                if !ranks.is_empty() {
+                    self.barrier_missing.get_or_insert_with(|| (ranks, Kept::now(line)));
+                }
+                self.exception(line);
+            }
+            Event::Fingerprints { a, b, aspects } => {
+                let sides = ((a.0, lossy(a.1)), (b.0, lossy(b.1)));
+                self.fingerprints
+                    .get_or_insert_with(|| (sides.0, sides.1, lossy(aspects), Kept::now(line)));
+                self.exception(line);
+            }
+            Event::TracebackStart => self.in_traceback = true,
+            Event::Exception { .. } => self.exception(line),
+            Event::Abort(text) => {
+                self.abort.get_or_insert_with(|| Death { text: lossy(text), line: Kept::now(line) });
+            }
+            Event::ReportRootCause => self.root_cause = true,
+            Event::ReportRank { rank, local } => self.report_rank = Some((rank, local)),
+            Event::ReportExit { exit, pid } => self.report(line, exit, pid),
+            Event::AgentExit { exit, pid, local } => {
+                self.add_report(ExitReport {
+                    rank: None,
+                    local: Some(local),
+                    pid: Some(pid),
+                    exit: Some(exit),
+                    first: false,
+                    line: Kept::now(line),
+                });
+            }
+            Event::ChildDied { index, exit } => {
+                if self.children.len() < limits::EVENTS_PER_WRITER {
+                    self.children.push((index, exit, Kept::now(line)));
+                }
+            }
+            Event::LauncherStopped => {
+                self.stopped.get_or_insert_with(|| Kept::now(line));
+            }
+            Event::Restart => self.restarts += 1,
+            Event::Serving => self.serving = true,
+            // Handled with their communicator, or plain progress.
+            _ => {}
+        }
+    }
+
+    /// The line may end a traceback with its exception.
+    fn exception(&mut self, line: &Line<'_>) {
+        let Some((kind, message)) = split_exception(line.message) else { return };
+        if !self.in_traceback || self.exceptions.len() >= limits::EVENTS_PER_WRITER {
+            return;
+        }
+        self.in_traceback = false;
+        self.exceptions.push(ExceptionSeen { kind, message, line: Kept::now(line) });
+    }
+
+    fn report(&mut self, line: &Line<'_>, exit: Exit, pid: u32) {
+        let (rank, local) = match self.report_rank.take() {
+            Some((rank, local)) => (Some(rank), Some(local)),
+            None => (None, None),
+        };
+        let first = std::mem::take(&mut self.root_cause);
+        self.add_report(ExitReport { rank, local, pid: Some(pid), exit: Some(exit), first, line: Kept::now(line) });
+    }
+
+    fn add_report(&mut self, report: ExitReport) {
+        if self.reports.len() < limits::EVENTS_PER_WRITER * 16 {
+            self.reports.push(report);
+        }
+    }
+
+    fn set_env(&mut self, line: &Line<'_>, name: &[u8], value: &[u8]) {
+        let name = lossy(name);
+        if self.env.len() < limits::ENV_PER_WRITER {
+            self.env.entry(name).or_insert_with(|| (lossy(value), Kept::now(line)));
+        }
+    }
+
+    fn choose(&mut self, line: &Line<'_>, subsystem: Subsystem, interface: &[u8], address: &[u8], further: &[u8]) {
+        let phase = if subsystem == Subsystem::Bootstrap { Phase::Bootstrap } else { Phase::Network };
+        self.advance(phase);
+        let (interface, address) = (lossy(interface), lossy(address));
+        let known = self
+            .addresses
+            .iter()
+            .any(|a| (a.subsystem, &a.interface, &a.address) == (subsystem, &interface, &address));
+        if known || self.addresses.len() >= limits::EVENTS_PER_WRITER {
+            return;
+        }
+        let further = further
+            .split(|b| *b == b'[')
+            .filter_map(|part| {
+                let at = memchr::memchr(b']', part)?;
+                let (interface, address) = split_address(&part[at + 1..])?;
+                Some((lossy(interface), lossy(address)))
+            })
+            .take(16)
+            .collect();
+        self.addresses.push(AddressSeen { subsystem, interface, address, further, line: Kept::now(line) });
+    }
+
+    fn connect_failed(&mut self, line: &Line<'_>, address: Option<&[u8]>, reason: &[u8], attempt: Option<u32>, retrying: bool) {
+        let (address, reason) = (address.map(lossy), lossy(reason));
+        let kept = Kept::now(line);
+        if let Some(known) = self.connects.iter_mut().find(|c| c.address == address && c.reason == reason) {
+            known.count += 1;
+            known.attempts = known.attempts.max(attempt.unwrap_or(0));
+            known.gave_up |= !retrying;
+            known.last = kept;
+        } else if self.connects.len() < limits::EVENTS_PER_WRITER {
+            self.connects.push(ConnectFailure {
+                address,
+                reason,
+                count: 1,
+                attempts: attempt.unwrap_or(0),
+                gave_up: !retrying,
+                first: kept.clone(),
+                last: kept,
+            });
+        }
+    }
+
+    fn peer_closed(&mut self, line: &Line<'_>, local: Option<u32>) {
+        if self.closed.len() < limits::EVENTS_PER_WRITER {
+            self.closed.push(PeerClosed { local, line: Kept::now(line) });
+        }
+    }
+
+    /// Takes what an NCCL header says of the writer.
+    pub(super) fn head(&mut self, head: &NcclHead<'_>) {
+        self.host = Some(lossy(head.host));
+        self.pid = Some(head.pid);
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// `torch.distributed.DistStoreError: text` → kind without module, text.
+fn split_exception(message: &[u8]) -> Option<(String, String)> {
+    let end = message
+        .iter()
+        .position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.')))
+        .unwrap_or(message.len());
+    let kind = message[..end].rsplit(|b| *b == b'.').next()?;
+    if !kind.first()?.is_ascii_uppercase() {
+        return None;
+    }
+    let text = message[end..].strip_prefix(b":").unwrap_or(&message[end..]).trim_ascii();
+    Some((lossy(kind), lossy(text)))
+}
+
+/// `1, 2` → [1, 2]
+fn numbers(list: &[u8]) -> Vec<u32> {
+    list.split(|b| !b.is_ascii_digit())
+        .filter_map(|digits| std::str::from_utf8(digits).ok()?.parse().ok())
+        .take(4096)
+        .collect()
+}

@@ -1,0 +1,202 @@
+//! The job as the views see it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::comm::{CommKey, Member};
+use super::rankmap::{CommRec, RankRec, Ranks};
+use super::{Job, Record};
+use crate::engine::demux::{Hint, Writer};
+use crate::engine::snapshot::{
+    AddressView, CommView, HostView, JobView, MemberView, RankView, ValuesView,
+};
+use crate::engine::vocab::Phase;
+
+impl Job {
+    /// The plain data that views show.
+    #[must_use]
+    pub fn view(&self, ranks: &Ranks, writers: &[Writer]) -> JobView {
+        let mut rows: Vec<RankView> = ranks.ranks.iter().map(|rec| self.rank_view(ranks, rec, writers)).collect();
+        rows.extend(ranks.others.iter().map(|writer| self.writer_view(writer.ix(), writers)));
+        JobView {
+            world_size: ranks.world,
+            hosts: self.host_views(ranks),
+            ranks: rows,
+            comms: ranks.comms.iter().map(|c| self.comm_view(ranks, c)).collect(),
+            versions: self.versions(ranks),
+            env: self.env(ranks),
+        }
+    }
+
+    fn rank_view(&self, ranks: &Ranks, rec: &RankRec, writers: &[Writer]) -> RankView {
+        let records: Vec<&Record> = rec.writers.iter().map(|w| &self.records[w.ix()]).collect();
+        let last = records.iter().filter_map(|r| r.last.as_ref()).max_by_key(|last| last.place);
+        let active = records.iter().find_map(|r| r.active).map(|m| &self.members[m.ix()]);
+        let name = rec.writers.iter().find_map(|w| name_of(&writers[w.ix()]));
+        let comms = ranks.comms.iter().enumerate().filter(|(_, c)| {
+            c.members.values().any(|m| rec.writers.contains(&self.members[m.ix()].writer))
+        });
+        RankView {
+            rank: Some(rec.rank),
+            name,
+            host: rec.host.clone(),
+            pid: rec.pid,
+            gpu: active.filter(|m| m.known_start).map(|m| gpu(m)),
+            bus_id: active.and_then(|m| m.bus_id).map(|id| format!("{id:x}")),
+            phase: self.phase(&records),
+            collective: active.filter(|m| m.reached > 0).map(|m| m.reached),
+            function: active.and_then(|m| m.last_call).map(|c| c.func.name().to_owned()),
+            comms: comms.map(|(at, _)| at).collect(),
+            last_line: last.map(super::Kept::text),
+            lines: rec.lines,
+            last_seen: records.iter().filter_map(|r| r.last_seen).max(),
+            guilty: false,
+            absent: rec.lines == 0,
+            finding: None,
+        }
+    }
+
+    fn writer_view(&self, ix: usize, writers: &[Writer]) -> RankView {
+        let record = &self.records[ix];
+        let hinted = writers[ix].hints.iter().find_map(|h| if let Hint::Pid(pid) = h { Some(*pid) } else { None });
+        RankView {
+            rank: None,
+            name: name_of(&writers[ix]),
+            host: record.host.clone(),
+            pid: record.pid.or(hinted),
+            gpu: None,
+            bus_id: None,
+            phase: self.phase(&[record]),
+            collective: None,
+            function: None,
+            comms: Vec::new(),
+            last_line: record.last.as_ref().map(super::Kept::text),
+            lines: record.lines,
+            last_seen: record.last_seen,
+            guilty: false,
+            absent: false,
+            finding: None,
+        }
+    }
+
+    /// How far the records of one rank got, ends included.
+    fn phase(&self, records: &[&Record]) -> Phase {
+        let reached = records.iter().map(|r| r.phase).max().unwrap_or(Phase::Silent);
+        let ended = records
+            .iter()
+            .any(|r| !r.members.is_empty() && r.members.iter().all(|m| self.members[m.ix()].ended));
+        let failed = records.iter().any(|r| {
+            r.abort.is_some() || r.exceptions.last().is_some_and(|e| e.line.place.number > r.progress)
+        });
+        let silent = records.iter().all(|r| r.lines == 0);
+        match (silent, failed, ended) {
+            (true, ..) => Phase::Silent,
+            (_, true, _) => Phase::Failed,
+            (_, _, true) => Phase::Finished,
+            _ => reached,
+        }
+    }
+
+    fn host_views(&self, ranks: &Ranks) -> Vec<HostView> {
+        let mut hosts: BTreeMap<&str, BTreeMap<(String, Option<String>, String), BTreeSet<u32>>> = BTreeMap::new();
+        let mut members: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for rec in &ranks.ranks {
+            let Some(host) = rec.host.as_deref() else { continue };
+            members.entry(host).or_default().push(rec.rank);
+            let addresses = hosts.entry(host).or_default();
+            for writer in &rec.writers {
+                for seen in &self.records[writer.ix()].addresses {
+                    let interface = (!seen.interface.is_empty()).then(|| seen.interface.clone());
+                    let key = (seen.subsystem.name().to_owned(), interface, seen.address.clone());
+                    addresses.entry(key).or_default().insert(rec.rank);
+                }
+            }
+        }
+        hosts
+            .into_iter()
+            .map(|(name, addresses)| HostView {
+                name: name.to_owned(),
+                ranks: members.remove(name).unwrap_or_default(),
+                addresses: addresses
+                    .into_iter()
+                    .map(|((subsystem, interface, address), ranks)| AddressView {
+                        subsystem,
+                        interface,
+                        address,
+                        ranks: ranks.into_iter().collect(),
+                    })
+                    .collect(),
+                odd: false,
+            })
+            .collect()
+    }
+
+    fn comm_view(&self, ranks: &Ranks, rec: &CommRec) -> CommView {
+        let comm = &self.comms[rec.ix.ix()];
+        let id = match comm.key {
+            CommKey::Id { id, .. } => format!("{id:#x}"),
+            CommKey::Split { parent, child, color } => format!("split-{}-{child}-{color}", parent.0),
+            CommKey::Sized { nranks, nth } => format!("size-{nranks}-{nth}"),
+            CommKey::Alone { pointer, .. } => format!("at-{pointer:#x}"),
+        };
+        let members = rec.members.iter().map(|(comm_rank, m)| {
+            let member = &self.members[m.ix()];
+            MemberView {
+                comm_rank: *comm_rank,
+                rank: ranks.rank_of(member.writer),
+                started: member.known_start,
+                complete: member.complete,
+                ended: member.is_over(),
+                reached: member.called().then_some(member.reached),
+                last_call: member.last_call.map(|call| call.words()),
+            }
+        });
+        CommView { id, nranks: rec.nranks, members: members.collect() }
+    }
+
+    fn versions(&self, ranks: &Ranks) -> Vec<ValuesView> {
+        let nccl = |r: &Record| r.nccl.as_ref().map(|(version, _)| version.clone());
+        let driver = |r: &Record| r.cuda_driver.clone();
+        let mut all = vec![
+            self.values(ranks, "cuda-driver", &driver),
+            self.values(ranks, "nccl", &nccl),
+        ];
+        all.retain(|v| !v.values.is_empty());
+        all
+    }
+
+    fn env(&self, ranks: &Ranks) -> Vec<ValuesView> {
+        let names: BTreeSet<&String> = self.records.iter().flat_map(|r| r.env.keys()).collect();
+        names
+            .into_iter()
+            .map(|name| self.values(ranks, name, &|r| r.env.get(name).map(|(value, _)| value.clone())))
+            .filter(|v| !v.values.is_empty())
+            .collect()
+    }
+
+    fn values(&self, ranks: &Ranks, name: &str, of: &dyn Fn(&Record) -> Option<String>) -> ValuesView {
+        let mut values: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+        for rec in &ranks.ranks {
+            for writer in &rec.writers {
+                if let Some(value) = of(&self.records[writer.ix()]) {
+                    values.entry(value).or_default().insert(rec.rank);
+                }
+            }
+        }
+        for writer in &ranks.others {
+            if let Some(value) = of(&self.records[writer.ix()]) {
+                values.entry(value).or_default();
+            }
+        }
+        let values = values.into_iter().map(|(value, ranks)| (value, ranks.into_iter().collect()));
+        ValuesView { name: name.to_owned(), values: values.collect() }
+    }
+}
+
+fn name_of(writer: &Writer) -> Option<String> {
+    writer.hints.iter().find_map(|h| if let Hint::Name(name) = h { Some(name.clone()) } else { None })
+}
+
+/// The physical index where it is printed, else the CUDA device.
+fn gpu(member: &Member) -> u32 {
+    member.nvml_dev.and_then(|dev| u32::try_from(dev).ok()).unwrap_or(member.cuda_dev)
+}

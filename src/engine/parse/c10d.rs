@@ -1,0 +1,89 @@
+//! Messages of PyTorch's C++ and Python loggers, behind their header (1.13–2.15).
+
+use memchr::memmem;
+
+use super::cursor::Cursor;
+use super::{launcher, text};
+use crate::engine::event::Event;
+
+/// A message behind `[E1130 … File.cpp:12] ` or `W1130 … torch/…:12] `.
+pub(super) fn parse(message: &[u8]) -> Option<Event<'_>> {
+    if memmem::find(message, b"Watchdog caught collective operation timeout").is_some() {
+        return watchdog(message);
+    }
+    if let Some(at) = memmem::find(message, b"last enqueued work: ").or_else(|| memmem::find(message, b"ast enqueued NCCL work: ")) {
+        return work_status(message, at);
+    }
+    if let Some(event) = text::parse(message) {
+        return Some(event);
+    }
+    let contact: [&[u8]; 5] = [
+        b"[c10d] The hostname of the client socket",
+        b"[c10d] The client socket has connected",
+        b"[c10d - debug] The client socket has connected",
+        b"ProcessGroupNCCL initialization options",
+        b"[c10d] The client socket cannot be initialized",
+    ];
+    if contact.iter().any(|text| memmem::find(message, text).is_some()) {
+        return init_options(message).or(Some(Event::StoreContact));
+    }
+    launcher::parse(message)
+}
+
+/// `WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=…, NumelOut=…, Timeout(ms)=10000) ran for 10045 milliseconds`.
+fn watchdog(message: &[u8]) -> Option<Event<'_>> {
+    let mut rest = Cursor(message);
+    rest.until(b"SeqNum=")?;
+    let seq = rest.dec()?;
+    rest.lit(b", OpType=")?;
+    let op = &rest.0[..memchr::memchr(b',', rest.0)?];
+    rest.until(b"Timeout(ms)=")?;
+    let timeout_ms = rest.dec()?;
+    rest.lit(b") ran for ")?;
+    Some(Event::Watchdog { seq, op, ran_ms: rest.dec()?, timeout_ms })
+}
+
+fn work_status(message: &[u8], at: usize) -> Option<Event<'_>> {
+    let mut rest = Cursor(&message[at..]);
+    rest.until(b": ")?;
+    let enqueued = rest.int()?;
+    rest.until(b"last completed ")?;
+    rest.until(b": ")?;
+    let completed = rest.int()?;
+    let group = message
+        .strip_prefix(b"[")
+        .and_then(|m| memmem::find(m, b" Rank ").map(|end| &m[..end]))
+        .unwrap_or(b"");
+    Some(Event::WorkStatus { group, enqueued, completed })
+}
+
+/// `… size: 8, global rank: 1, TIMEOUT(ms): …` (INFO).
+fn init_options(message: &[u8]) -> Option<Event<'_>> {
+    let mut rest = Cursor(message);
+    rest.until(b"options: size: ")?;
+    let of = rest.dec32()?;
+    rest.lit(b", global rank: ")?;
+    let rank = rest.dec32()?;
+    (rank < of).then_some(Event::RankOf { rank, of })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watchdog_of_every_version() {
+        assert_eq!(
+            parse(b"[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=4096, NumelOut=4096, Timeout(ms)=10000) ran for 10045 milliseconds before timing out."),
+            Some(Event::Watchdog { seq: 3, op: b"ALLREDUCE", ran_ms: 10_045, timeout_ms: 10_000 })
+        );
+        assert!(matches!(
+            parse(b"[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, TensorShape=[1024], Timeout(ms)=1800000) ran for 1800451 milliseconds before timing out."),
+            Some(Event::Watchdog { seq: 7, .. })
+        ));
+        assert_eq!(
+            parse(b"[PG ID 0 PG GUID 0(default_pg) Rank 0]  failure detected by watchdog at work sequence id: 3 PG status: last enqueued work: 3, last completed work: 2"),
+            Some(Event::WorkStatus { group: b"PG ID 0 PG GUID 0(default_pg)", enqueued: 3, completed: 2 })
+        );
+    }
+}

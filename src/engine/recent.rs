@@ -1,0 +1,37 @@
+//! Where each writer's recent lines stand, for the log screen.
+
+use std::collections::VecDeque;
+
+use super::ids::WriterIx;
+use super::limits;
+use super::line::{Line, Place};
+
+/// Rings of places, by writer.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    rings: Vec<VecDeque<Place>>,
+}
+
+impl Recent {
+    pub(super) fn push(&mut self, line: &Line<'_>) {
+        let ix = line.writer.ix();
+        if self.rings.len() <= ix {
+            self.rings.resize_with(ix + 1, VecDeque::new);
+        }
+        let ring = &mut self.rings[ix];
+        if ring.len() >= limits::RECENT_LINES {
+            ring.pop_front();
+        }
+        ring.push_back(line.place);
+    }
+
+    /// The lines of several writers, in the order of their sources.
+    pub(super) fn of(&self, writers: &[WriterIx]) -> Vec<Place> {
+        let rings = writers.iter().filter_map(|w| self.rings.get(w.ix()));
+        let mut places: Vec<Place> = rings.flatten().copied().collect();
+        places.sort_unstable();
+        places.dedup();
+        let surplus = places.len().saturating_sub(limits::RECENT_LINES);
+        places.split_off(surplus)
+    }
+}
