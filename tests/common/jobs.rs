@@ -3,16 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use unhang::engine::vocab::{Class, State};
-
 /// One recorded job.
 #[derive(Debug)]
 pub(crate) struct Case {
-    /// The folder's name.
+    /// Its folder below `fixtures/`: `cases/mismatch-op`.
     pub(crate) name: String,
-    /// What is known about it.
-    pub(crate) truth: Truth,
+    /// The job was seen to stand still.
+    pub(crate) stuck: bool,
     /// Its logs, sorted by path.
     pub(crate) logs: Vec<Log>,
 }
@@ -26,24 +23,6 @@ pub(crate) struct Log {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The fields of `truth.json` that a verdict is compared with; `fixtures/README.md` explains them.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Truth {
-    pub(crate) class: Class,
-    pub(crate) state: State,
-    pub(crate) guilty_ranks: Vec<u32>,
-    pub(crate) guilty_hosts: Vec<String>,
-    #[serde(default)]
-    pub(crate) also_right: Vec<Class>,
-    #[serde(default)]
-    pub(crate) also_state: Vec<String>,
-    #[serde(default)]
-    pub(crate) also_guilty: Vec<Vec<u32>>,
-    #[serde(default)]
-    pub(crate) stuck: bool,
-    pub(crate) needs: Option<String>,
-}
-
 /// Every job below `fixtures/<kind>`, sorted by name.
 pub(crate) fn recorded(kind: &str) -> Vec<Case> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -52,18 +31,19 @@ pub(crate) fn recorded(kind: &str) -> Vec<Case> {
     entries(&root)
         .into_iter()
         .filter(|path| path.is_dir())
-        .map(|path| read_case(&path))
+        .map(|path| read_case(kind, &path))
         .collect()
 }
 
-fn read_case(folder: &Path) -> Case {
-    let truth = fs::read_to_string(folder.join("truth.json")).expect("every job has a truth.json");
+fn read_case(kind: &str, folder: &Path) -> Case {
+    let truth = fs::read(folder.join("truth.json")).expect("every job has a truth.json");
+    let truth: serde_json::Value = serde_json::from_slice(&truth)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut logs = Vec::new();
     collect_logs(folder, folder, &mut logs);
     Case {
-        name: file_name(folder),
-        truth: serde_json::from_str(&truth)
-            .unwrap_or_else(|error| panic!("{}: {error}", folder.display())),
+        name: format!("{kind}/{}", file_name(folder)),
+        stuck: truth["stuck"].as_bool().unwrap_or(false),
         logs,
     }
 }
