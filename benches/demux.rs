@@ -11,6 +11,9 @@ use unhang::engine::ids::SourceId;
 const TOTAL: usize = 256 << 20;
 const CHUNK: usize = 64 << 10;
 
+/// A name and what its nth line is.
+type Stream = (&'static str, fn(u32) -> String);
+
 fn coll(host: u32, pid: u32, n: u32) -> String {
     format!(
         "node-{host}:{pid}:{pid} [{}] NCCL INFO AllReduce: opCount {n:x} sendbuff 0x7f5c3a000000 recvbuff 0x7f5c3a000000 count 1048576 datatype 7 op 0 root 0 comm 0x55d0c8a1b2f0 [nranks=16] stream 0x55d0c7f3e3a0\n",
@@ -19,7 +22,7 @@ fn coll(host: u32, pid: u32, n: u32) -> String {
 }
 
 fn main() {
-    let streams: [(&str, fn(u32) -> String); 8] = [
+    let streams: [Stream; 8] = [
         ("COLL, one process", |n| coll(0, 1067, n)),
         ("COLL, 8 processes by turns", |n| {
             coll(n % 2, 1000 + n % 8, n)

@@ -1,4 +1,7 @@
 //! The command line.
+
+pub mod rules;
+
 use std::process::ExitCode;
 /// Runs the command line.
 #[must_use]

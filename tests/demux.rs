@@ -7,7 +7,7 @@ use unhang::engine::demux::Hint::{
 use unhang::engine::demux::{Counts, Demux, Hint};
 use unhang::engine::ids::SourceId;
 use unhang::engine::input::{SourceInfo, SourceKind};
-use unhang::engine::limits::LINE_BYTES;
+use unhang::engine::limits::{LINE_BYTES, WRITERS_PER_SOURCE};
 use unhang::engine::line::{Head, Line};
 use unhang::engine::vocab::LineClass::{
     self, App, C10d, Launcher, NcclCall, NcclInfo, NcclOther, NcclWarn, Traceback,
@@ -103,7 +103,7 @@ fn run_chunks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Run {
     demux.open(&info("job.log"));
     let mut offset = 0;
     let mut sink = |line: &Line<'_>, writers: &[unhang::engine::demux::Writer]| {
-        lines.push(got(line, writers[line.writer.ix()].is_default))
+        lines.push(got(line, writers[line.writer.ix()].is_default));
     };
     for chunk in chunks {
         demux.feed(SourceId(0), offset, chunk, &mut sink);
@@ -604,7 +604,8 @@ fn numbers_in_front_are_learned_before_they_are_ranks() {
             .map(|(i, r)| format!("{}line {i} of {r}\n", form(r)))
             .collect::<String>()
     };
-    let forms: [(fn(u32) -> String, fn(u32) -> Hint); 5] = [
+    type Form = (fn(u32) -> String, fn(u32) -> Hint);
+    let forms: [Form; 5] = [
         (|r| format!("[{r}] "), WorldRank),
         (|r| format!("{r:>3}: "), WorldRank),
         (|r| format!("gpu{r}: "), |r| Host(format!("gpu{r}"))),
@@ -753,6 +754,65 @@ fn a_huge_line_is_bounded_and_counted() {
 }
 
 #[test]
+fn the_quick_way_reads_a_line_as_the_long_way() {
+    for line in [
+        "node-0:1067:1070 [0] NCCL INFO Trees [0]",
+        "node-0:1067:1070 [-1] NCCL INFO ",
+        "node-0:7:8 [0] transport/net_ib.cc:846 (ncclIbInit) NCCL WARN x: y",
+        "node-0:7:8 [0] init.cc:5 NCCL ATTN x",
+        "node-0:7:8 NCCL CALL ncclAllReduce(1)",
+        "node-0:7:8 [0] 12.345678 ncclInit:12 NCCL TRACE x",
+        "[1,3]<stdout>:node-0:7:8 [0] NCCL INFO x",
+        " 3: [default1]:node-0:7:8 [0] NCCL INFO x",
+        "(Worker_TP1 pid=7) node-0:7:8 [0] NCCL INFO x",
+        "a:1:1 [0] NCCL INFO b:2:2 [0] NCCL INFO two",
+    ] {
+        let run = run(format!(
+            "{line}\n{line}\nother:9:9 [0] NCCL INFO z\n{line}\n"
+        ));
+        let once = (run.lines.len() - 1) / 3;
+        let shape = |at: usize| Got {
+            number: 0,
+            offset: 0,
+            ..run.lines[at].clone()
+        };
+        for at in 0..once {
+            assert_eq!(shape(at), shape(at + once), "{line}");
+            assert_eq!(shape(at), shape(at + 2 * once + 1), "{line}");
+        }
+    }
+}
+
+#[test]
+fn writers_are_bounded() {
+    let lines: String = (0..20_000)
+        .map(|pid| format!("h:{pid}:{pid} [0] NCCL INFO x\n(W pid={pid}) y\n"))
+        .collect();
+    let run = run(lines);
+    assert_eq!(run.lines.len(), 40_000);
+    assert_eq!(run.demux.writers().len(), WRITERS_PER_SOURCE + 1);
+    assert!(run.lines[39_999].is_default);
+}
+
+#[test]
+fn a_prefix_alone_on_a_progress_line_names_what_follows() {
+    let run = run("(Worker_TP0 pid=5) \rLoading shards: 10%\rdone\n");
+    assert!(run.hints(0).contains(&Pid(5)));
+    assert!(run.lines[1].is_default);
+}
+
+#[test]
+fn a_repeat_mark_in_a_prefix_harms_nobody() {
+    for line in [
+        "(W pid=1) (a [repeated 2x across cluster] pid=2) h:1:1 [0] NCCL INFO x)",
+        "(a [repeated 2x across cluster] pid=2) ]",
+        "(W pid=1) [repeated 2x across cluster]",
+    ] {
+        assert!(run(line).lines.len() <= 1);
+    }
+}
+
+#[test]
 fn sources_keep_their_writers_apart_and_a_restart_keeps_them() {
     let mut demux = Demux::default();
     let mut writers = Vec::new();
@@ -867,4 +927,61 @@ proptest! {
         wrong.retain(|(_, raw)| !raw.contains("part"));
         prop_assert!(wrong.is_empty(), "{:?}", wrong);
     }
+}
+
+/// Class, what is known of the writer, and the text of every line.
+fn told(run: &Run) -> String {
+    (0..run.lines.len())
+        .map(|at| {
+            format!(
+                "{:<11} {:?} | {}\n",
+                run.lines[at].class.name(),
+                run.hints(at),
+                run.lines[at].text
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn recorded_launchers_name_the_rank_of_every_line() {
+    let recorded = include_bytes!("demux/launchers.txt");
+    let mut out = String::new();
+    let mut sections = Vec::new();
+    for line in recorded.split_inclusive(|b| *b == b'\n') {
+        match line.strip_prefix(b"== ") {
+            Some(name) => sections.push((text(name), Vec::new())),
+            None => sections
+                .last_mut()
+                .expect("the file begins with a name")
+                .1
+                .extend_from_slice(line),
+        }
+    }
+    for (name, bytes) in &sections {
+        out += &format!("== {name}{}", told(&run(bytes)));
+        // What each tagged line says of its own rank is what its writer is taken for.
+        if name.contains("tag") || name.contains("output-rank") || name.contains("xml") {
+            let run = run(bytes);
+            for at in 0..run.lines.len() {
+                if let Some((_, rank)) = run.lines[at].text.rsplit_once("from rank ") {
+                    let rank = rank
+                        .trim_end()
+                        .parse()
+                        .expect("the program printed its rank");
+                    assert!(
+                        run.hints(at).contains(&WorldRank(rank)),
+                        "{name}{:?}",
+                        run.lines[at]
+                    );
+                }
+            }
+        }
+    }
+    insta::assert_snapshot!(out);
+}
+
+#[test]
+fn recorded_ray_driver() {
+    insta::assert_snapshot!(told(&run(include_bytes!("demux/ray.txt"))));
 }

@@ -60,7 +60,8 @@ pub struct Rule {
     pub sources: Vec<String>,
     /// Links and issue references.
     pub references: Vec<String>,
-    /// The detector that decides it, for a detector rule.
+    /// The detector that decides it, for a detector rule. Where such a rule has patterns too, their
+    /// hits are what the detector looks at, and no finding by themselves.
     pub detector: Option<String>,
     /// Numbers the detector uses (`patience_s = 30`).
     pub thresholds: BTreeMap<String, f64>,

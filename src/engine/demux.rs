@@ -6,7 +6,9 @@
 
 mod bytes;
 mod classify;
+mod glue;
 mod header;
+mod hot;
 mod layers;
 mod learn;
 mod names;

@@ -22,7 +22,7 @@ pub(super) fn of(scene: &Scene<'_>, finding: &Finding) -> (BTreeSet<u32>, BTreeS
         }
         // Those unlike the majority or cut off, and their hosts where the host's setting is at fault.
         Class::WrongInterface | Class::NetworkUnreachable | Class::Rendezvous => {
-            if all {
+            if all || !anyone_else_came_further(scene, finding) {
                 (BTreeSet::new(), none())
             } else {
                 (accused, finding.accused_hosts.clone())
@@ -43,4 +43,14 @@ pub(super) fn of(scene: &Scene<'_>, finding: &Finding) -> (BTreeSet<u32>, BTreeS
             (accused, if every { none() } else { hosts })
         }
     }
+}
+
+/// True if a rank that is not accused chose its network: only then are the accused unlike the others.
+/// The rank that makes the communicator's id fails first, and the others never get so far.
+fn anyone_else_came_further(scene: &Scene<'_>, finding: &Finding) -> bool {
+    if finding.class != Class::WrongInterface {
+        return true;
+    }
+    let mut others = scene.ranks.ranks.iter().filter(|r| !finding.accused.contains(&r.rank));
+    others.any(|rec| scene.records(rec).any(|r| r.network.is_some() || !r.addresses.is_empty()))
 }

@@ -60,7 +60,7 @@ pub(super) fn classify(text: &[u8], logged: bool, block: &mut Block) -> LineClas
             return LineClass::Traceback;
         }
     }
-    if was == Block::Message && goes_on(trimmed, block) {
+    if was == Block::Message && goes_on(trimmed, indented, block) {
         return LineClass::Traceback;
     }
     if let Some(name) = exception(trimmed, false).filter(|_| !indented) {
@@ -130,7 +130,7 @@ fn is_trace(first: u8, text: &[u8], body: &[u8], block: &mut Block) -> bool {
                 || text.starts_with(b"terminate called without")
         }
         b'w' => text.starts_with(b"what():"),
-        b'f' | b'#' | b'E' | b'<' => continues_cpp(text),
+        b'f' | b'#' | b'E' | b'<' | b'.' => continues_cpp(text),
         _ => false,
     }
 }
@@ -166,15 +166,24 @@ fn exception(text: &[u8], in_trace: bool) -> Option<&[u8]> {
     fits.then_some(name)
 }
 
-/// The lines that PyTorch's NCCL errors add to their first.
-fn goes_on(text: &[u8], block: &mut Block) -> bool {
-    if text.starts_with(b"Last error:") {
+/// The lines that PyTorch's NCCL, Gloo and CUDA errors add to their first.
+fn goes_on(text: &[u8], indented: bool, block: &mut Block) -> bool {
+    const CUDA: [&[u8]; 5] = [
+        b"CUDA kernel errors might be asynchronously reported",
+        b"For debugging consider passing CUDA_LAUNCH_BLOCKING",
+        b"Compile with `TORCH_USE_CUDA_DSA`",
+        b"Search for `cuda",
+        b"GPU device may be out of range",
+    ];
+    if text.starts_with(b"Last error:") || text.starts_with(b"Original exception:") {
         *block = Block::MessageNext;
         return true;
     }
     // `ncclInvalidUsage: …`.
-    text.starts_with(b"nccl")
-        && split(text, b':', 48).is_some_and(|(name, _)| name.iter().all(u8::is_ascii_alphanumeric))
+    let nccl = text.starts_with(b"nccl")
+        && split(text, b':', 48)
+            .is_some_and(|(name, _)| name.iter().all(u8::is_ascii_alphanumeric));
+    nccl || indented || CUDA.iter().any(|line| text.starts_with(line))
 }
 
 /// What torchrun's agent logs when its processes end.

@@ -136,6 +136,26 @@ impl Finder {
     }
 }
 
+impl Finder {
+    /// The bytes up to `host:pid:` of an ordinary line, without a look at what they are.
+    pub(super) fn head<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
+        let mut before = line[..self.0.find(line)?].strip_suffix(b" ")?;
+        if before.last() == Some(&b']') {
+            let floor = before.len().saturating_sub(16);
+            let open = floor + memchr::memrchr(b'[', &before[floor..])?;
+            before = before[..open].strip_suffix(b" ")?;
+        }
+        let digits = before
+            .iter()
+            .rev()
+            .take(11)
+            .take_while(|b| b.is_ascii_digit())
+            .count();
+        let head = &before[..before.len() - digits];
+        (head.last() == Some(&b':')).then_some(head)
+    }
+}
+
 /// What numbers follow the host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ids {

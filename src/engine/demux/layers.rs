@@ -11,6 +11,7 @@ const MOST: usize = 8;
 pub(super) struct Layers<'a> {
     list: [Layer<'a>; MOST],
     len: usize,
+    stamped: bool,
 }
 
 impl<'a> Layers<'a> {
@@ -18,16 +19,18 @@ impl<'a> Layers<'a> {
         Self {
             list: [Layer::Stamp; MOST],
             len: 0,
+            stamped: false,
         }
     }
 
     /// Adds an inner layer; false if there are too many.
     pub(super) fn push(&mut self, layer: Layer<'a>) -> bool {
-        if layer == Layer::Stamp {
-            return self.len < MOST;
-        }
         if self.len == MOST {
             return false;
+        }
+        if layer == Layer::Stamp {
+            self.stamped = true;
+            return true;
         }
         self.list[self.len] = layer;
         self.len += 1;
@@ -36,6 +39,11 @@ impl<'a> Layers<'a> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// A time stands between or before the prefixes: their bytes do not come again.
+    pub(super) fn is_stamped(&self) -> bool {
+        self.stamped
     }
 
     pub(super) fn as_slice(&self) -> &[Layer<'a>] {

@@ -277,7 +277,7 @@ impl Names {
             return;
         }
         layers.found(pid, self.labels_are_tasks, &mut |found| {
-            writers.hint(ix, found)
+            writers.hint(ix, found);
         });
         if let Some(label) = layers.label().filter(|_| !self.labels_are_tasks)
             && self.labelled.last() != Some(&(ix, label))
@@ -289,7 +289,7 @@ impl Names {
 
     /// Two processes that speak by turns under one number are an agent's (`srun -l torchrun`): the
     /// number is the task's, and no rank. One after the other may be a restart.
-    fn note_task(&mut self, label: u32, pid: u32, writers: &mut Writers) {
+    pub(super) fn note_task(&mut self, label: u32, pid: u32, writers: &mut Writers) {
         if self.labels_are_tasks
             || (self.tasks.len() >= WRITERS_PER_SOURCE && !self.tasks.contains_key(&label))
         {

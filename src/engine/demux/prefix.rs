@@ -197,7 +197,7 @@ fn parenthesis(text: &[u8]) -> Option<(Layer<'_>, &[u8])> {
             Some(_) => None,
         }
     };
-    let (name, pid, mut at) = if let Some(pid_at) = memchr::memmem::find(head, b"pid=") {
+    let (name, pid, mut at) = if let Some(pid_at) = pid_at(head) {
         let name = head[..pid_at]
             .strip_suffix(b" ")
             .or_else(|| (pid_at == 0).then_some(&head[..0]))?;
@@ -219,6 +219,10 @@ fn parenthesis(text: &[u8]) -> Option<(Layer<'_>, &[u8])> {
     }
     let end = 1 + at + close(&head[at..])?;
     Some((Layer::Named { name, pid, address }, &text[end..]))
+}
+
+fn pid_at(text: &[u8]) -> Option<usize> {
+    memchr::memchr_iter(b'=', text).find_map(|at| text[..at].strip_suffix(b"pid").map(<[u8]>::len))
 }
 
 /// `2026-11-30T19:34:20.123456789Z ` in front (docker, kubectl --timestamps).

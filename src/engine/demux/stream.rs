@@ -8,10 +8,12 @@
 use super::Writer;
 use super::bytes::is_blank;
 use super::classify::{classify, continues_cpp};
+use super::glue;
 use super::header::{self, Nccl, Tail};
+use super::hot::{Hot, Known};
 use super::layers::Layers;
 use super::names::Names;
-use super::prefix::{self, Layer};
+use super::prefix::Layer;
 use super::torch;
 use super::wrap::{self, Partial, Wrapped};
 use super::writers::Writers;
@@ -29,16 +31,7 @@ pub(super) struct Scratch {
     pub(super) key: Vec<u8>,
     plain: Vec<u8>,
     nccl: header::Finder,
-    rank: RankFinder,
-}
-
-#[derive(Debug)]
-struct RankFinder(memchr::memmem::Finder<'static>);
-
-impl Default for RankFinder {
-    fn default() -> Self {
-        Self(memchr::memmem::Finder::new(b"[rank"))
-    }
+    rank: glue::RankFinder,
 }
 
 /// What all sources share while one line is taken.
@@ -46,17 +39,6 @@ pub(super) struct Context<'c> {
     pub(super) writers: &'c mut Writers,
     pub(super) scratch: &'c mut Scratch,
     pub(super) sink: &'c mut dyn FnMut(&Line<'_>, &[Writer]),
-}
-
-/// The last NCCL line's bytes up to `host:pid:`, and what they mean.
-#[derive(Debug, Default)]
-struct Hot {
-    head: Vec<u8>,
-    body: usize,
-    host: usize,
-    host_len: usize,
-    pid: u32,
-    writer: Option<WriterIx>,
 }
 
 /// Where a text came from.
@@ -199,35 +181,42 @@ impl Stream {
 
     /// The quick way: a line that begins as the NCCL line before it.
     fn same_header(&mut self, raw: &[u8], place: Place, context: &mut Context<'_>) -> bool {
-        let Some(writer) = self.hot.writer else {
+        let Some((known, rest)) = self.hot.get(raw, &context.scratch.nccl) else {
             return false;
         };
-        let Some(tail) = raw
-            .strip_prefix(self.hot.head.as_slice())
-            .and_then(header::tail)
-        else {
-            return false;
-        };
-        let Tail {
+        let Some(Tail {
             tid,
             dev,
             location,
             class,
             behind,
-        } = tail;
+        }) = header::tail(rest)
+        else {
+            return false;
+        };
         if context.scratch.nccl.find(behind, 0).is_some() {
             return false;
         }
-        let host = &raw[self.hot.host..self.hot.host + self.hot.host_len];
-        let head = NcclHead {
+        let Known {
+            body,
             host,
-            pid: self.hot.pid,
+            host_len,
+            pid,
+            writer,
+            label,
+        } = known;
+        if let Some(label) = label.filter(|_| writer != self.last) {
+            self.names.note_task(label, pid, context.writers);
+        }
+        let head = NcclHead {
+            host: &raw[host..host + host_len],
+            pid,
             tid,
             dev,
             location,
             stamp: None,
         };
-        let text = &raw[self.hot.body..];
+        let text = &raw[body..];
         self.hand(
             Line {
                 place,
@@ -352,7 +341,7 @@ impl Stream {
         let text = if layers.is_empty() {
             text
         } else {
-            without_repeat_mark(text, &layers)
+            glue::without_repeat_mark(text, body.max(start.unwrap_or(0)), &layers)
         };
         if let Some(start) = start.filter(|s| *s >= body)
             && let Some(mut nccl) = header::parse(&text[start..])
@@ -388,7 +377,7 @@ impl Stream {
             return Piece::Done;
         }
         if glue == Glue::Look
-            && let Some(at) = self.glued(text, body, context)
+            && let Some(at) = glue::find(text, body, self.names.tagged(), &context.scratch.rank)
         {
             return Piece::PartedAt(at);
         }
@@ -420,21 +409,24 @@ impl Stream {
             &mut context.scratch.key,
         );
         // Only a header right behind its prefixes can come again byte for byte.
-        if origin.exact && start == body && head.stamp.is_none() && class != LineClass::NcclOther {
-            let digits = memchr::memchr(b':', &text[start..]).map_or(0, |at| at + 1);
-            let pid_end = memchr::memchr(b':', &text[start + digits..]).map_or(0, |at| at + 1);
-            self.hot.head.clear();
-            self.hot
-                .head
-                .extend_from_slice(&text[..start + digits + pid_end]);
-            self.hot = Hot {
-                head: std::mem::take(&mut self.hot.head),
-                body,
-                host: start,
-                host_len: head.host.len(),
-                pid: head.pid,
-                writer: Some(writer),
-            };
+        if origin.exact
+            && start == body
+            && head.stamp.is_none()
+            && class != LineClass::NcclOther
+            && !layers.is_stamped()
+        {
+            let colons = memchr::memchr_iter(b':', &text[start..]);
+            if let Some(colon) = colons.take(2).nth(1) {
+                let known = Known {
+                    body,
+                    host: start,
+                    host_len: head.host.len(),
+                    pid: head.pid,
+                    writer,
+                    label: layers.label(),
+                };
+                self.hot.put(&text[..=start + colon], known);
+            }
         }
         self.hand(
             Line {
@@ -477,17 +469,16 @@ impl Stream {
             None => (Head::Plain, text),
         };
         let mut class = classify(message, logged.is_some(), context.writers.block(writer));
-        let runtime = |layer: &Layer<'_>| {
-            matches!(
-                layer,
-                Layer::Named {
+        if class == LineClass::App {
+            class = match layers.as_slice().last() {
+                // Behind PyTorch's prefix without a log header stands only an exception's text.
+                Some(Layer::Rank(_)) => LineClass::Traceback,
+                Some(Layer::Named {
                     name: b"raylet" | b"autoscaler" | b"gcs_server",
                     ..
-                }
-            )
-        };
-        if class == LineClass::App && layers.as_slice().iter().any(runtime) {
-            class = LineClass::Launcher;
+                }) => LineClass::Launcher,
+                _ => class,
+            };
         }
         self.hand(
             Line {
@@ -502,32 +493,6 @@ impl Stream {
             context,
         );
         Piece::Done
-    }
-
-    /// Where another writer's line begins behind unfinished output.
-    fn glued(&self, text: &[u8], body: usize, context: &Context<'_>) -> Option<usize> {
-        let mut from = body;
-        while let Some(at) = context.scratch.rank.0.find(&text[from..]) {
-            let at = from + at;
-            if at > body && torch::rank(&text[at..]).is_some_and(|(_, rest)| begins_message(rest)) {
-                return Some(at);
-            }
-            from = at + 5;
-        }
-        if !self.names.tagged() {
-            return None;
-        }
-        let mut from = body;
-        while let Some(at) = memchr::memchr2(b'[', b'<', &text[from..]) {
-            let at = from + at;
-            if at > body
-                && let Some(start) = tag_start(text, body, at)
-            {
-                return Some(start);
-            }
-            from = at + 1;
-        }
-        None
     }
 
     fn hand(&mut self, line: Line<'_>, context: &mut Context<'_>) {
@@ -550,49 +515,4 @@ enum Piece {
 
 fn length(raw: &[u8]) -> u32 {
     u32::try_from(raw.len()).unwrap_or(u32::MAX)
-}
-
-/// What PyTorch prints behind `[rankN]:` when a line of it begins: a log header or a traceback.
-fn begins_message(text: &[u8]) -> bool {
-    text.starts_with(b"Traceback (") || torch::parse(text, None).is_some()
-}
-
-/// Where a tag with the stamp in front of it begins, if there is one at `at`.
-fn tag_start(text: &[u8], body: usize, at: usize) -> Option<usize> {
-    const STAMP: usize = "Mon Nov 30 19:54:42 2026".len();
-    let stamped = at
-        .checked_sub(STAMP)
-        .filter(|s| *s > body && prefix::ctime(&text[*s..]).is_some());
-    if text[at] == b'<' {
-        return stamped.filter(|_| prefix::strong(&text[at..]).is_some());
-    }
-    if prefix::tag(&text[at..]).is_some() {
-        return Some(stamped.unwrap_or(at));
-    }
-    // `[Mon Nov 30 19:54:22 2026][1,0]<stdout>:`.
-    match prefix::strong(&text[at..]) {
-        Some((Layer::Stamp, rest)) if prefix::tag(rest).is_some() || rest.starts_with(b"<std") => {
-            Some(at)
-        }
-        _ => None,
-    }
-}
-
-/// Ray's ` [repeated 2x across cluster]` off the end.
-fn without_repeat_mark<'a>(text: &'a [u8], layers: &Layers<'_>) -> &'a [u8] {
-    if !matches!(text.last(), Some(b']' | b')'))
-        || !layers
-            .as_slice()
-            .iter()
-            .any(|l| matches!(l, Layer::Named { .. }))
-    {
-        return text;
-    }
-    let floor = text.len().saturating_sub(400);
-    match memchr::memmem::rfind(&text[floor..], b" [repeated ") {
-        Some(at) if memchr::memmem::find(&text[floor + at..], b"x across cluster]").is_some() => {
-            &text[..floor + at]
-        }
-        _ => text,
-    }
 }

@@ -23,7 +23,10 @@ pub(super) fn parse(text: &[u8], rank: Option<u32>) -> Option<(C10dHead<'_>, &[u
     ))
 }
 
-type Parts<'a> = (u8, Option<&'a [u8]>, (&'a [u8], u32), &'a [u8]);
+type Location<'a> = (&'a [u8], u32);
+
+/// Level, stamp, location, message.
+type Parts<'a> = (u8, Option<&'a [u8]>, Location<'a>, &'a [u8]);
 
 fn is_level(byte: u8) -> bool {
     b"IWEFV".contains(&byte)
@@ -63,7 +66,7 @@ fn stamp(text: &[u8], digits: usize) -> Option<(&[u8], &[u8])> {
 }
 
 /// `path:line] `.
-fn place(text: &[u8]) -> Option<((&[u8], u32), &[u8])> {
+fn place(text: &[u8]) -> Option<(Location<'_>, &[u8])> {
     let (place, rest) = split(text, b']', 512)?;
     let colon = memchr::memrchr(b':', place)?;
     let line = whole_number(&place[colon + 1..])?;

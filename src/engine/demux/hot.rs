@@ -1,0 +1,67 @@
+//! Headers that a source has shown before: most lines begin with one of them.
+
+use rustc_hash::FxHashMap;
+
+use super::header;
+use crate::engine::ids::WriterIx;
+
+/// What the bytes of a line up to `host:pid:` mean.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// Where the prefixes end.
+    pub(super) body: usize,
+    pub(super) host: usize,
+    pub(super) host_len: usize,
+    pub(super) pid: u32,
+    pub(super) writer: WriterIx,
+    /// The launcher's number in the prefixes.
+    pub(super) label: Option<u32>,
+}
+
+/// Headers remembered per source before they are forgotten all at once.
+const KNOWN: usize = 4_096;
+
+/// The headers that came before: a line with one of them needs no other look at its front.
+#[derive(Debug, Default)]
+pub(super) struct Hot {
+    last: Vec<u8>,
+    last_known: Option<Known>,
+    known: FxHashMap<Box<[u8]>, Known>,
+}
+
+impl Hot {
+    /// What `line` begins with, and what is behind that.
+    pub(super) fn get<'a>(
+        &mut self,
+        line: &'a [u8],
+        finder: &header::Finder,
+    ) -> Option<(Known, &'a [u8])> {
+        if let Some(known) = self.last_known
+            && let Some(rest) = line.strip_prefix(self.last.as_slice())
+        {
+            return Some((known, rest));
+        }
+        if self.known.is_empty() {
+            return None;
+        }
+        let head = finder.head(line)?;
+        let known = *self.known.get(head)?;
+        self.remember(head, known);
+        Some((known, &line[head.len()..]))
+    }
+
+    /// Remembers what `head` means.
+    pub(super) fn put(&mut self, head: &[u8], known: Known) {
+        if self.known.len() >= KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(head.into(), known);
+        self.remember(head, known);
+    }
+
+    fn remember(&mut self, head: &[u8], known: Known) {
+        self.last.clear();
+        self.last.extend_from_slice(head);
+        self.last_known = Some(known);
+    }
+}
