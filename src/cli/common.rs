@@ -117,13 +117,7 @@ impl Common {
         };
         match format {
             Format::Text => report::text(snapshot, &options),
-            Format::Markdown => report::markdown(
-                snapshot,
-                &ReportOptions {
-                    color: false,
-                    ..options
-                },
-            ),
+            Format::Markdown => report::markdown(snapshot),
             Format::Json => json::to_string(snapshot, full),
         }
     }

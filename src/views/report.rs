@@ -27,6 +27,6 @@ pub fn text(snapshot: &Snapshot, options: &ReportOptions) -> String {
 }
 /// Markdown.
 #[must_use]
-pub fn markdown(snapshot: &Snapshot, options: &ReportOptions) -> String {
-    text(snapshot, options)
+pub fn markdown(snapshot: &Snapshot) -> String {
+    format!("{}\n", snapshot.verdict.summary)
 }
