@@ -1,5 +1,7 @@
 //! The dashboard, frame by frame and key by key, without a terminal.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -11,7 +13,7 @@ use unhang::engine::ids::SourceId;
 use unhang::engine::line::Place;
 use unhang::engine::snapshot::Snapshot;
 use unhang::views::escape::{Glyphs, harmless};
-use unhang::views::tui::keymap::{self, Action, Context, KEYMAP, Key};
+use unhang::views::tui::keymap::{self, Action, KEYMAP, Key};
 use unhang::views::tui::screen::Screen;
 use unhang::views::tui::theme::Theme;
 use unhang::views::tui::ui::Ui;

@@ -174,7 +174,7 @@ impl Dashboard<'_> {
             Effect::Speed(speed) => self.handle.set_speed(speed),
             Effect::Seek(to) => self.handle.seek(to),
             Effect::Log(rank, request) => {
-                self.pending = Some((rank, request, self.handle.log(rank, request)))
+                self.pending = Some((rank, request, self.handle.log(rank, request)));
             }
             Effect::Suspend => session.suspend()?,
             Effect::Copy(text) => {

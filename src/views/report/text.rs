@@ -310,7 +310,8 @@ impl Text<'_> {
 
     fn hosts(&mut self) {
         let table = AddressTable::of(&self.snapshot.job);
-        if !table.differs() && !(self.verbose && !table.subsystems.is_empty()) {
+        let all = self.verbose && !table.subsystems.is_empty();
+        if !table.differs() && !all {
             return;
         }
         let (rows, hidden) = table.most_telling(self.limits.hosts);

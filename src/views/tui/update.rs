@@ -153,7 +153,7 @@ pub fn arrived(ui: &mut Ui, rank: u32, request: LogRequest, page: LogPage) {
             None => {
                 ui.message = Some(format!(
                     "line {number} is no longer kept; the newest lines are shown"
-                ))
+                ));
             }
         }
     }
