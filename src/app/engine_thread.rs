@@ -23,6 +23,8 @@ const PUBLISH: Duration = Duration::from_millis(100);
 const PUBLISH_SHARE: u32 = 10;
 /// Time between two ticks: 4 Hz.
 const TICK: Duration = Duration::from_millis(250);
+/// What is shown after this time may be of half-read logs: the disk is slow, and silence is worse.
+const CATCH_UP: Duration = Duration::from_secs(10);
 /// Messages that wait for the engine. A chunk is 256 KiB at most.
 pub(crate) const INBOX: usize = 64;
 
@@ -36,6 +38,8 @@ pub(crate) enum Msg {
     Following(Following),
     /// One of the sources that were counted at the start has no more input.
     Done,
+    /// Everything that was in the files at the start has been read.
+    CaughtUp,
     /// A command waits.
     Wake,
 }
@@ -175,6 +179,8 @@ pub(crate) struct Live {
     pub(crate) recorder: Option<Recorder>,
     /// Sources that have not said [`Msg::Done`].
     pub(crate) open: usize,
+    /// Until when nothing is published because the files' old content is still being read.
+    catching_up: Option<Instant>,
     now: Time,
     /// Bytes taken when the view was frozen.
     frozen: Option<u64>,
@@ -194,9 +200,17 @@ impl Live {
             clock,
             recorder,
             open,
+            catching_up: None,
             now: Time(0),
             frozen: None,
         }
+    }
+
+    /// Publishes nothing before [`Msg::CaughtUp`]: of half a job's logs the other half is missing, and
+    /// that would be shown as a fault.
+    pub(crate) fn catch_up_first(mut self) -> Self {
+        self.catching_up = Some(Instant::now() + CATCH_UP);
+        self
     }
 
     /// Runs until somebody asks for the end; the last state is published, and the journal is closed.
@@ -205,13 +219,15 @@ impl Live {
         while !self.core.shared.is_shut_down() {
             let now = Instant::now();
             let mut wait = tick.saturating_duration_since(now);
-            if self.frozen.is_none() {
+            self.catching_up.take_if(|until| *until <= now);
+            if self.frozen.is_none() && self.catching_up.is_none() {
                 wait = self.core.publish_if_due().map_or(wait, |due| due.min(wait));
             }
             match self.inbox.recv_timeout(wait) {
                 Ok(Msg::Record(record)) => self.take(record),
                 Ok(Msg::Message(text)) => self.core.shared.message(text),
                 Ok(Msg::Following(following)) => self.following(following),
+                Ok(Msg::CaughtUp) => self.catching_up = None,
                 Ok(Msg::Done) => self.done(),
                 Ok(Msg::Wake) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -13,6 +13,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
 use super::clock::Clock;
 use super::engine_thread::{Core, INBOX, Live, Msg, Sender};
 use super::handle::{Following, Handle, Mode, Shared, Status};
@@ -82,6 +84,7 @@ impl Watch {
 /// # Errors
 /// If nothing at all can be watched, the journal cannot be created, or a thread cannot be started.
 pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
+    raise_open_files();
     let recorder = plan.record.as_deref().map(Recorder::create).transpose()?;
     let clock = Clock::start();
     let (inbox, outbox) = sync_channel(INBOX);
@@ -122,6 +125,7 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
     let core = Core::new(engine, Arc::clone(&shared), Arc::clone(&lines))
         .map_err(|error| no_thread(&error))?;
     let live = Live::new(core, outbox, clock, recorder, pumps + usize::from(follows));
+    let live = if follows { live.catch_up_first() } else { live };
     let engine = spawn("engine", move || live.run())?;
 
     for what in first {
@@ -163,6 +167,14 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
         passed_over,
         problems,
     })
+}
+
+/// Every followed file stays open, so that a rotation loses nothing; the usual limit of 1,024 is
+/// only the soft one. If it cannot be raised, opening the files beyond it fails and is told.
+fn raise_open_files() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _refused = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, InputError> {
@@ -255,6 +267,7 @@ fn follow(mut tailer: Tailer, lines: &Lines, sender: &Sender, clock: Clock) {
     let mut searched = Instant::now();
     let mut search_every = Duration::ZERO;
     let mut pause = BUSY;
+    let mut caught_up = false;
     loop {
         let mut open = true;
         let mut sink = |input: Input<'_>| {
@@ -287,6 +300,9 @@ fn follow(mut tailer: Tailer, lines: &Lines, sender: &Sender, clock: Clock) {
         }
         if round.more {
             continue;
+        }
+        if !std::mem::replace(&mut caught_up, true) {
+            sender.send(Msg::CaughtUp);
         }
         pause = if round.changing {
             BUSY
