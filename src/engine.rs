@@ -10,16 +10,16 @@
 
 pub mod catalog;
 pub mod cause;
-pub mod demux;
 pub mod detect;
 pub mod event;
 pub mod finding;
-pub mod frame;
 pub mod ids;
 pub mod input;
 pub mod job;
 pub mod limits;
 pub mod line;
 pub mod parse;
+pub mod demux;
+pub mod frame;
 pub mod snapshot;
 pub mod vocab;

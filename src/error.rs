@@ -29,25 +29,13 @@ impl InputError {
             _ => None,
         };
         let why = in_words(&error);
-        Self {
-            operation,
-            path: path.to_owned(),
-            why,
-            hint,
-            source: Some(error),
-        }
+        Self { operation, path: path.to_owned(), why, hint, source: Some(error) }
     }
 
     /// Something else is wrong with it.
     #[must_use]
     pub fn because(operation: &'static str, path: &Path, why: impl Into<String>) -> Self {
-        Self {
-            operation,
-            path: path.to_owned(),
-            why: why.into(),
-            hint: None,
-            source: None,
-        }
+        Self { operation, path: path.to_owned(), why: why.into(), hint: None, source: None }
     }
 
     /// Adds what the user can do.

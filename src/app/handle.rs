@@ -250,9 +250,7 @@ impl Handle {
     #[must_use]
     pub fn still(snapshot: Snapshot, status: Status) -> Self {
         let shared = Shared::new(snapshot, status, Box::new(|| ()));
-        Self {
-            shared: Arc::new(shared),
-        }
+        Self { shared: Arc::new(shared) }
     }
 
     /// The newest snapshot, or the frozen one while a live view is paused. Two calls return the same
@@ -277,15 +275,13 @@ impl Handle {
 
     /// Live: freezes what [`Handle::snapshot`] returns, ingest goes on. Replay: stops the clock.
     pub fn pause(&self) {
-        self.shared
-            .edit_status(|status| !std::mem::replace(&mut status.paused, true));
+        self.shared.edit_status(|status| !std::mem::replace(&mut status.paused, true));
         self.shared.ask(Command::Pause);
     }
 
     /// Undoes [`Handle::pause`].
     pub fn resume(&self) {
-        self.shared
-            .edit_status(|status| std::mem::replace(&mut status.paused, false));
+        self.shared.edit_status(|status| std::mem::replace(&mut status.paused, false));
         self.shared.ask(Command::Resume);
     }
 
@@ -309,26 +305,19 @@ impl Handle {
     #[must_use]
     pub fn log(&self, rank: u32, request: LogRequest) -> Receiver<LogPage> {
         let (reply, page) = sync_channel(1);
-        self.shared.ask(Command::Log {
-            rank,
-            request,
-            reply,
-        });
+        self.shared.ask(Command::Log { rank, request, reply });
         page
     }
 
     /// Asks everything to end. Returns at once; whoever started the watch waits for its threads.
     pub fn shutdown(&self) {
-        self.shared
-            .edit_status(|status| !std::mem::replace(&mut status.shutdown, true));
+        self.shared.edit_status(|status| !std::mem::replace(&mut status.shutdown, true));
         (self.shared.wake)();
     }
 }
 
 impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle")
-            .field("status", &self.status())
-            .finish_non_exhaustive()
+        f.debug_struct("Handle").field("status", &self.status()).finish_non_exhaustive()
     }
 }

@@ -53,14 +53,7 @@ impl Demux {
     pub fn open(&mut self, _info: &SourceInfo) {}
 
     /// Takes the next bytes of a source and hands every finished line to `sink`, in order.
-    pub fn feed(
-        &mut self,
-        _source: SourceId,
-        _offset: u64,
-        _chunk: &[u8],
-        _sink: &mut dyn FnMut(&Line<'_>, &[Writer]),
-    ) {
-    }
+    pub fn feed(&mut self, _source: SourceId, _offset: u64, _chunk: &[u8], _sink: &mut dyn FnMut(&Line<'_>, &[Writer])) {}
 
     /// Ends a source: hands out its unfinished last line, if any.
     pub fn end(&mut self, _source: SourceId, _sink: &mut dyn FnMut(&Line<'_>, &[Writer])) {}

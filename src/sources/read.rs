@@ -16,9 +16,7 @@ pub struct Reader {
 
 impl Default for Reader {
     fn default() -> Self {
-        Self {
-            buf: vec![0; CHUNK],
-        }
+        Self { buf: vec![0; CHUNK] }
     }
 }
 
@@ -30,24 +28,19 @@ impl Reader {
     pub fn read(&mut self, log: &Log, sink: &mut dyn FnMut(u64, &[u8])) -> Result<u64, InputError> {
         let mut body = decompress::open(&log.path, log.packing)
             .map_err(|error| InputError::io("open", &log.path, error))?;
-        self.drain(&mut body, sink)
-            .map_err(|error| match error.kind() {
-                ErrorKind::UnexpectedEof => {
-                    InputError::because("read", &log.path, "the compressed file is cut off")
-                }
-                _ => InputError::io("read", &log.path, error),
-            })
+        self.drain(&mut body, sink).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                InputError::because("read", &log.path, "the compressed file is cut off")
+            }
+            _ => InputError::io("read", &log.path, error),
+        })
     }
 
     /// The same for anything that can be read.
     ///
     /// # Errors
     /// The first error of the stream.
-    pub fn drain(
-        &mut self,
-        body: &mut dyn Read,
-        sink: &mut dyn FnMut(u64, &[u8]),
-    ) -> std::io::Result<u64> {
+    pub fn drain(&mut self, body: &mut dyn Read, sink: &mut dyn FnMut(u64, &[u8])) -> std::io::Result<u64> {
         let mut offset = 0;
         loop {
             match body.read(&mut self.buf) {

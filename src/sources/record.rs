@@ -33,35 +33,19 @@ impl What {
     #[must_use]
     pub fn from_input(input: &Input<'_>) -> Self {
         match input {
-            Input::Bytes {
-                source,
-                offset,
-                chunk,
-            } => Self::Bytes {
-                source: *source,
-                offset: *offset,
-                chunk: chunk.to_vec(),
-            },
+            Input::Bytes { source, offset, chunk } => {
+                Self::Bytes { source: *source, offset: *offset, chunk: chunk.to_vec() }
+            }
             Input::Source(info) => Self::Other(Input::Source(info.clone())),
             Input::Rotated(source) => Self::Other(Input::Rotated(*source)),
             Input::Truncated(source) => Self::Other(Input::Truncated(*source)),
-            Input::Ended {
-                source,
-                why,
-                detail,
-            } => Self::Other(Input::Ended {
-                source: *source,
-                why: *why,
-                detail: detail.clone(),
-            }),
-            Input::Process { host, pid, state } => Self::Other(Input::Process {
-                host: host.clone(),
-                pid: *pid,
-                state: *state,
-            }),
-            Input::Claim { stuck_for } => Self::Other(Input::Claim {
-                stuck_for: *stuck_for,
-            }),
+            Input::Ended { source, why, detail } => {
+                Self::Other(Input::Ended { source: *source, why: *why, detail: detail.clone() })
+            }
+            Input::Process { host, pid, state } => {
+                Self::Other(Input::Process { host: host.clone(), pid: *pid, state: *state })
+            }
+            Input::Claim { stuck_for } => Self::Other(Input::Claim { stuck_for: *stuck_for }),
             Input::Tick => Self::Other(Input::Tick),
         }
     }
@@ -70,15 +54,9 @@ impl What {
     #[must_use]
     pub fn as_input(&self) -> Input<'_> {
         match self {
-            Self::Bytes {
-                source,
-                offset,
-                chunk,
-            } => Input::Bytes {
-                source: *source,
-                offset: *offset,
-                chunk,
-            },
+            Self::Bytes { source, offset, chunk } => {
+                Input::Bytes { source: *source, offset: *offset, chunk }
+            }
             Self::Other(input) => input.clone(),
         }
     }

@@ -42,13 +42,7 @@ impl Tailer {
     /// Ids of sources are given from `first_id` on.
     #[must_use]
     pub fn new(discoverer: Discoverer, first_id: u32) -> Self {
-        Self {
-            discoverer,
-            files: Vec::new(),
-            next: first_id,
-            buf: vec![0; FAIR],
-            problems: Vec::new(),
-        }
+        Self { discoverer, files: Vec::new(), next: first_id, buf: vec![0; FAIR], problems: Vec::new() }
     }
 
     /// Looks for new logs and announces them. What it returns still lists the journals, pipes and
@@ -115,11 +109,7 @@ impl Tailer {
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
         let mut folders = self.discoverer.folders();
-        folders.extend(
-            self.files
-                .iter()
-                .filter_map(|file| file.path().parent().map(PathBuf::from)),
-        );
+        folders.extend(self.files.iter().filter_map(|file| file.path().parent().map(PathBuf::from)));
         folders.sort();
         folders.dedup();
         folders
@@ -129,12 +119,5 @@ impl Tailer {
 /// What is known about a log before its first byte.
 #[must_use]
 pub fn source_info(id: SourceId, log: &Log, kind: SourceKind) -> SourceInfo {
-    SourceInfo {
-        id,
-        name: log.name.clone(),
-        kind,
-        host: None,
-        pid: None,
-        rank: None,
-    }
+    SourceInfo { id, name: log.name.clone(), kind, host: None, pid: None, rank: None }
 }

@@ -38,33 +38,23 @@ impl<R: Read + Seek> Journal<R> {
     /// If it is no journal, is of a later version, or cannot be read.
     pub fn open(mut file: R) -> io::Result<Self> {
         let mut magic = [0; MAGIC.len() + 2];
-        file.read_exact(&mut magic)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => invalid("not a journal"),
-                _ => error,
-            })?;
+        file.read_exact(&mut magic).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => invalid("not a journal"),
+            _ => error,
+        })?;
         if !magic.starts_with(MAGIC) {
             return Err(invalid("not a journal"));
         }
         let version = u16::from_le_bytes([magic[MAGIC.len()], magic[MAGIC.len() + 1]]);
         if version == 0 || version > VERSION {
-            return Err(invalid(&format!(
-                "version {version} is newer than this unhang, which reads {VERSION}"
-            )));
+            return Err(invalid(&format!("version {version} is newer than this unhang, which reads {VERSION}")));
         }
         let len = file.seek(SeekFrom::End(0))?;
         let (blocks, scanned) = match read_index(&mut file, len)? {
             Some(blocks) => (blocks, Losses::default()),
             None => scan(&mut file, len)?,
         };
-        Ok(Self {
-            file,
-            blocks,
-            next: 0,
-            ready: VecDeque::new(),
-            losses: scanned,
-            scanned,
-        })
+        Ok(Self { file, blocks, next: 0, ready: VecDeque::new(), losses: scanned, scanned })
     }
 
     /// The next record, in the order in which they were written.
@@ -76,9 +66,7 @@ impl<R: Read + Seek> Journal<R> {
             if let Some(record) = self.ready.pop_front() {
                 return Ok(Some(record));
             }
-            let Some(&(at, header)) = self.blocks.get(self.next) else {
-                return Ok(None);
-            };
+            let Some(&(at, header)) = self.blocks.get(self.next) else { return Ok(None) };
             self.next += 1;
             self.file.seek(SeekFrom::Start(at + HEADER as u64))?;
             match header.body(&mut self.file) {
@@ -138,10 +126,7 @@ impl<R: Read + Seek> Journal<R> {
     /// Unpacked bytes of all blocks.
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
-        self.blocks
-            .iter()
-            .map(|(_, header)| u64::from(header.raw))
-            .sum()
+        self.blocks.iter().map(|(_, header)| u64::from(header.raw)).sum()
     }
 }
 
@@ -165,15 +150,11 @@ fn read_index(file: &mut (impl Read + Seek), len: u64) -> io::Result<Option<Vec<
         return Ok(None);
     }
     file.seek(SeekFrom::Start(offset))?;
-    let Some(header) = read_header(file)? else {
-        return Ok(None);
-    };
+    let Some(header) = read_header(file)? else { return Ok(None) };
     if header.kind != INDEX {
         return Ok(None);
     }
-    let Ok(body) = header.body(file) else {
-        return Ok(None);
-    };
+    let Ok(body) = header.body(file) else { return Ok(None) };
     let mut blocks = Vec::new();
     for entry in body.chunks_exact(8 + HEADER) {
         let at = take_u64(&mut &entry[..8]).unwrap_or(u64::MAX);

@@ -104,8 +104,7 @@ impl Followed {
     /// True if `path` now names the file that is being read here.
     #[must_use]
     pub fn is_reading(&self, path: &Path) -> bool {
-        self.inode.is_some()
-            && fs::metadata(path).is_ok_and(|meta| self.inode == Some(inode(&meta)))
+        self.inode.is_some() && fs::metadata(path).is_ok_and(|meta| self.inode == Some(inode(&meta)))
     }
 
     /// An error that was not told yet.
@@ -138,11 +137,7 @@ impl Followed {
     /// Opens the name; false while there is no such file.
     fn open(&mut self, sink: &mut dyn FnMut(Input<'_>)) -> io::Result<bool> {
         // A name that became a pipe meanwhile must not block us.
-        let file = match File::options()
-            .read(true)
-            .custom_flags(nix::libc::O_NONBLOCK)
-            .open(&self.path)
-        {
+        let file = match File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
@@ -152,9 +147,7 @@ impl Followed {
             return Ok(false);
         }
         let known = self.inode.is_some();
-        let same = self.inode == Some(inode(&meta))
-            && meta.len() >= self.offset
-            && self.has_first_bytes(&file)?;
+        let same = self.inode == Some(inode(&meta)) && meta.len() >= self.offset && self.has_first_bytes(&file)?;
         if known && !same {
             sink(Input::Rotated(self.id));
             self.restart();
@@ -167,54 +160,33 @@ impl Followed {
     }
 
     fn poll_open(&mut self, buf: &mut [u8], sink: &mut dyn FnMut(Input<'_>)) -> io::Result<Look> {
-        let Body::Open(file) = &self.body else {
-            return Ok(Look::Idle);
-        };
+        let Body::Open(file) = &self.body else { return Ok(Look::Idle) };
         let meta = file.metadata()?;
         let look = (meta.len(), meta.modified().ok());
-        let truncated =
-            meta.len() < self.offset || self.seen != Some(look) && !self.has_first_bytes(file)?;
+        let truncated = meta.len() < self.offset || self.seen != Some(look) && !self.has_first_bytes(file)?;
         if truncated {
             sink(Input::Truncated(self.id));
             self.restart();
         }
         self.seen = Some(look);
-        let Body::Open(file) = &self.body else {
-            return Ok(Look::Idle);
-        };
-        let n = if meta.len() > self.offset {
-            file.read_at(buf, self.offset)?
-        } else {
-            0
-        };
+        let Body::Open(file) = &self.body else { return Ok(Look::Idle) };
+        let n = if meta.len() > self.offset { file.read_at(buf, self.offset)? } else { 0 };
         if n > 0 {
             let chunk = &buf[..n];
-            sink(Input::Bytes {
-                source: self.id,
-                offset: self.offset,
-                chunk,
-            });
+            sink(Input::Bytes { source: self.id, offset: self.offset, chunk });
             if self.first.len() < FIRST {
-                self.first
-                    .extend_from_slice(&chunk[..n.min(FIRST - self.first.len())]);
+                self.first.extend_from_slice(&chunk[..n.min(FIRST - self.first.len())]);
             }
             self.offset += n as u64;
             self.quiet = 0;
-            return Ok(Look::Read {
-                bytes: n as u64,
-                more: self.offset < meta.len(),
-            });
+            return Ok(Look::Read { bytes: n as u64, more: self.offset < meta.len() });
         }
         Ok(self.look_at_name(truncated))
     }
 
     /// Nothing new in the open file: does its name still mean it?
     fn look_at_name(&mut self, truncated: bool) -> Look {
-        let calm = if truncated {
-            Look::Unsettled
-        } else {
-            Look::Idle
-        };
+        let calm = if truncated { Look::Unsettled } else { Look::Idle };
         let patience = match fs::metadata(&self.path) {
             Ok(meta) if self.inode == Some(inode(&meta)) => {
                 self.quiet = 0;
@@ -231,11 +203,7 @@ impl Followed {
             // Its number may be used again for another file from now on.
             self.inode = Some((u64::MAX, u64::MAX));
         }
-        if patience == QUIET {
-            Look::Unsettled
-        } else {
-            calm
-        }
+        if patience == QUIET { Look::Unsettled } else { calm }
     }
 
     fn poll_packed(&mut self, buf: &mut [u8], sink: &mut dyn FnMut(Input<'_>)) -> Look {
@@ -245,22 +213,13 @@ impl Followed {
                 Err(error) => return self.end_packed(Some(error), sink),
             }
         }
-        let Body::Packed(reader) = &mut self.body else {
-            return Look::Idle;
-        };
+        let Body::Packed(reader) = &mut self.body else { return Look::Idle };
         match reader.read(buf) {
             Ok(0) => self.end_packed(None, sink),
             Ok(n) => {
-                sink(Input::Bytes {
-                    source: self.id,
-                    offset: self.offset,
-                    chunk: &buf[..n],
-                });
+                sink(Input::Bytes { source: self.id, offset: self.offset, chunk: &buf[..n] });
                 self.offset += n as u64;
-                Look::Read {
-                    bytes: n as u64,
-                    more: true,
-                }
+                Look::Read { bytes: n as u64, more: true }
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Look::Unsettled,
             Err(error) => self.end_packed(Some(error), sink),
@@ -269,17 +228,9 @@ impl Followed {
 
     fn end_packed(&mut self, error: Option<io::Error>, sink: &mut dyn FnMut(Input<'_>)) -> Look {
         self.body = Body::Done;
-        let why = if error.is_some() {
-            EndReason::Unreadable
-        } else {
-            EndReason::Eof
-        };
+        let why = if error.is_some() { EndReason::Unreadable } else { EndReason::Eof };
         let detail = error.as_ref().map(crate::error::in_words);
-        sink(Input::Ended {
-            source: self.id,
-            why,
-            detail,
-        });
+        sink(Input::Ended { source: self.id, why, detail });
         error.map_or(Look::Idle, |error| self.failed("read", error))
     }
 
