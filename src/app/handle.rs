@@ -6,12 +6,12 @@
 //!                   └────────── commands ◄──────────────Handle::pause, step, seek, log …
 //! ```
 //!
-//! Every call returns at once: none of them waits for the engine, a file or a lock that is held
-//! while work is done. A `Handle` is cheap to clone and may be used from any thread.
+//! Every call but [`Handle::wait_for_change`] returns at once: none waits for the engine, a file or a
+//! lock that is held while work is done. A `Handle` is cheap to clone and may be used from any thread.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -91,7 +91,8 @@ pub struct Status {
     pub recording: Option<String>,
     /// Messages for the user, oldest first (recording stopped, a file could not be read). Bounded.
     pub messages: Vec<String>,
-    /// The engine died of a bug: the text of its panic. The last snapshot stays.
+    /// The engine died of a bug: the text of its panic. The last snapshot stays. A panic hook that
+    /// restores the terminal has run by then, so the view should leave and print this.
     pub failure: Option<String>,
     /// Somebody asked for the end (a signal, [`Handle::shutdown`]): the view must leave.
     pub shutdown: bool,
@@ -172,6 +173,9 @@ pub(crate) struct Shared {
     status: Mutex<Status>,
     commands: Mutex<VecDeque<Command>>,
     changes: watch::Sender<u64>,
+    /// The same counter for threads that wait.
+    count: Mutex<u64>,
+    counted: Condvar,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -187,6 +191,8 @@ impl Shared {
             status: Mutex::new(status),
             commands: Mutex::default(),
             changes: watch::Sender::new(0),
+            count: Mutex::new(0),
+            counted: Condvar::new(),
             wake,
         }
     }
@@ -198,6 +204,10 @@ impl Shared {
 
     pub(crate) fn status(&self) -> Status {
         lock(&self.status).clone()
+    }
+
+    pub(crate) fn is_shut_down(&self) -> bool {
+        lock(&self.status).shutdown
     }
 
     /// Changes the status; views are told only if `edit` says that something changed.
@@ -224,6 +234,8 @@ impl Shared {
 
     fn changed(&self) {
         self.changes.send_modify(|n| *n += 1);
+        *lock(&self.count) += 1;
+        self.counted.notify_all();
     }
 
     fn ask(&self, command: Command) -> bool {
@@ -250,7 +262,9 @@ impl Handle {
     #[must_use]
     pub fn still(snapshot: Snapshot, status: Status) -> Self {
         let shared = Shared::new(snapshot, status, Box::new(|| ()));
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// The newest snapshot, or the frozen one while a live view is paused. Two calls return the same
@@ -273,15 +287,29 @@ impl Handle {
         self.shared.changes.subscribe()
     }
 
+    /// Waits until something was published since `seen`, for `timeout` at most, and returns the
+    /// counter to pass the next time. Begin with 0. The only call that waits.
+    #[must_use]
+    pub fn wait_for_change(&self, seen: u64, timeout: Duration) -> u64 {
+        let count = lock(&self.shared.count);
+        let waited = self
+            .shared
+            .counted
+            .wait_timeout_while(count, timeout, |count| *count == seen);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// Live: freezes what [`Handle::snapshot`] returns, ingest goes on. Replay: stops the clock.
     pub fn pause(&self) {
-        self.shared.edit_status(|status| !std::mem::replace(&mut status.paused, true));
+        self.shared
+            .edit_status(|status| !std::mem::replace(&mut status.paused, true));
         self.shared.ask(Command::Pause);
     }
 
     /// Undoes [`Handle::pause`].
     pub fn resume(&self) {
-        self.shared.edit_status(|status| std::mem::replace(&mut status.paused, false));
+        self.shared
+            .edit_status(|status| std::mem::replace(&mut status.paused, false));
         self.shared.ask(Command::Resume);
     }
 
@@ -305,19 +333,26 @@ impl Handle {
     #[must_use]
     pub fn log(&self, rank: u32, request: LogRequest) -> Receiver<LogPage> {
         let (reply, page) = sync_channel(1);
-        self.shared.ask(Command::Log { rank, request, reply });
+        self.shared.ask(Command::Log {
+            rank,
+            request,
+            reply,
+        });
         page
     }
 
     /// Asks everything to end. Returns at once; whoever started the watch waits for its threads.
     pub fn shutdown(&self) {
-        self.shared.edit_status(|status| !std::mem::replace(&mut status.shutdown, true));
+        self.shared
+            .edit_status(|status| !std::mem::replace(&mut status.shutdown, true));
         (self.shared.wake)();
     }
 }
 
 impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle").field("status", &self.status()).finish_non_exhaustive()
+        f.debug_struct("Handle")
+            .field("status", &self.status())
+            .finish_non_exhaustive()
     }
 }

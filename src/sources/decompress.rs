@@ -51,15 +51,28 @@ pub fn open(path: &Path, packing: Packing) -> io::Result<Box<dyn Read + Send>> {
 ///
 /// # Errors
 /// If the decompressor cannot be set up.
-pub fn unpack(packed: impl Read + Send + 'static, packing: Packing) -> io::Result<Box<dyn Read + Send>> {
+pub fn unpack(
+    packed: impl Read + Send + 'static,
+    packing: Packing,
+) -> io::Result<Box<dyn Read + Send>> {
     let taken = Arc::new(AtomicU64::new(0));
-    let counted = BufReader::with_capacity(64 << 10, Counted { inner: packed, taken: Arc::clone(&taken) });
+    let counted = BufReader::with_capacity(
+        64 << 10,
+        Counted {
+            inner: packed,
+            taken: Arc::clone(&taken),
+        },
+    );
     let inner: Box<dyn Read + Send> = match packing {
         Packing::Plain => return Ok(Box::new(counted)),
         Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(counted)),
         Packing::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(counted)?),
     };
-    Ok(Box::new(Guarded { inner, taken, given: Cell::new(0) }))
+    Ok(Box::new(Guarded {
+        inner,
+        taken,
+        given: Cell::new(0),
+    }))
 }
 
 /// Counts the packed bytes.
@@ -120,7 +133,10 @@ mod tests {
     fn several_members_are_one_log() {
         let packed = [gzip(b"one\n"), gzip(b"two\n")].concat();
         assert_eq!(unpacked(packed).unwrap(), b"one\ntwo\n");
-        let packed = [zstd::encode_all(&b"one\n"[..], 1).unwrap(), zstd::encode_all(&b"two\n"[..], 1).unwrap()];
+        let packed = [
+            zstd::encode_all(&b"one\n"[..], 1).unwrap(),
+            zstd::encode_all(&b"two\n"[..], 1).unwrap(),
+        ];
         assert_eq!(unpacked(packed.concat()).unwrap(), b"one\ntwo\n");
     }
 
@@ -128,7 +144,10 @@ mod tests {
     fn a_cut_stream_is_an_error_after_its_bytes() {
         let mut packed = gzip(b"hello\n");
         packed.truncate(packed.len() - 4);
-        assert_eq!(unpacked(packed).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            unpacked(packed).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
     }
 
     #[test]

@@ -77,7 +77,11 @@ impl Discoverer {
     /// For these arguments; none means the present folder.
     #[must_use]
     pub fn new(args: &[PathBuf]) -> Self {
-        let args = if args.is_empty() { vec![PathBuf::from(".")] } else { args.to_vec() };
+        let args = if args.is_empty() {
+            vec![PathBuf::from(".")]
+        } else {
+            args.to_vec()
+        };
         Self {
             base: common_base(&args),
             args,
@@ -106,23 +110,48 @@ impl Discoverer {
         self.first = false;
         let mut found = walk.found;
         if walk.entries >= ENTRIES {
-            found.problems.push(InputError::because("list", &self.base, format!("more than {ENTRIES} files below it; the rest is left out")));
+            found.problems.push(InputError::because(
+                "list",
+                &self.base,
+                format!("more than {ENTRIES} files below it; the rest is left out"),
+            ));
         }
-        found.logs.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)).then_with(|| a.path.cmp(&b.path)));
+        found.logs.sort_by(|a, b| {
+            natural(&a.name)
+                .cmp(&natural(&b.name))
+                .then_with(|| a.path.cmp(&b.path))
+        });
         if found.logs.len() > LOGS {
-            let why = format!("{} logs are more than {LOGS}; the rest is left out", found.logs.len());
-            found.problems.push(InputError::because("read", &self.base, why));
+            let why = format!(
+                "{} logs are more than {LOGS}; the rest is left out",
+                found.logs.len()
+            );
+            found
+                .problems
+                .push(InputError::because("read", &self.base, why));
             found.logs.truncate(LOGS);
         }
-        found.problems.retain(|problem| self.told.insert(problem.path.clone()));
+        found
+            .problems
+            .retain(|problem| self.told.insert(problem.path.clone()));
         found
     }
 
     /// Folders whose changes can bring new logs: those asked for.
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
-        let folder = |arg: &PathBuf| if arg.is_dir() { arg.clone() } else { literal_parent(arg) };
-        self.args.iter().filter(|arg| arg.as_os_str() != "-").map(folder).collect()
+        let folder = |arg: &PathBuf| {
+            if arg.is_dir() {
+                arg.clone()
+            } else {
+                literal_parent(arg)
+            }
+        };
+        self.args
+            .iter()
+            .filter(|arg| arg.as_os_str() != "-")
+            .map(folder)
+            .collect()
     }
 
     fn argument(&mut self, arg: &Path, walk: &mut Walk) {
@@ -134,7 +163,7 @@ impl Discoverer {
             Ok(meta) if meta.is_dir() => self.folder(arg, walk),
             Ok(_) => self.file(arg, Chosen::ByName, walk),
             Err(_) if is_pattern(arg) => self.pattern(arg, walk),
-            Err(error) if self.first => walk.found.problems.push(no_such(arg, error)),
+            Err(error) if self.first => walk.found.problems.push(no_such(arg, &error)),
             Err(_) => {}
         }
     }
@@ -144,7 +173,9 @@ impl Discoverer {
         let paths = match glob::glob(&text) {
             Ok(paths) => paths,
             Err(error) => {
-                walk.found.problems.push(InputError::because("understand", arg, error.msg));
+                walk.found
+                    .problems
+                    .push(InputError::because("understand", arg, error.msg));
                 return;
             }
         };
@@ -154,11 +185,16 @@ impl Discoverer {
             match fs::metadata(&path) {
                 Ok(meta) if meta.is_dir() => self.folder(&path, walk),
                 Ok(_) => self.file(&path, Chosen::BySearch, walk),
-                Err(error) => walk.found.problems.push(InputError::io("open", &path, error)),
+                Err(error) => walk
+                    .found
+                    .problems
+                    .push(InputError::io("open", &path, &error)),
             }
         }
         if !any && self.first {
-            walk.found.problems.push(InputError::because("open", arg, "no file has such a name"));
+            walk.found
+                .problems
+                .push(InputError::because("open", arg, "no file has such a name"));
         }
     }
 
@@ -169,14 +205,18 @@ impl Discoverer {
                 Ok(meta) if walk.folders.insert((meta.dev(), meta.ino())) => {}
                 Ok(_) => continue,
                 Err(error) => {
-                    walk.found.problems.push(InputError::io("list", &folder, error));
+                    walk.found
+                        .problems
+                        .push(InputError::io("list", &folder, &error));
                     continue;
                 }
             }
             let entries = match fs::read_dir(&folder) {
                 Ok(entries) => entries,
                 Err(error) => {
-                    walk.found.problems.push(InputError::io("list", &folder, error));
+                    walk.found
+                        .problems
+                        .push(InputError::io("list", &folder, &error));
                     continue;
                 }
             };
@@ -189,7 +229,9 @@ impl Discoverer {
                 if entry.file_name().as_encoded_bytes().starts_with(b".") {
                     continue;
                 }
-                let Ok(kind) = entry.file_type() else { continue };
+                let Ok(kind) = entry.file_type() else {
+                    continue;
+                };
                 if kind.is_dir() || kind.is_symlink() && path.is_dir() {
                     if depth < DEPTH {
                         stack.push((path, depth + 1));
@@ -216,7 +258,9 @@ impl Discoverer {
                 if path.is_symlink() && chosen == Chosen::BySearch {
                     self.dangling(path, walk);
                 } else if self.first {
-                    walk.found.problems.push(InputError::io("open", path, error));
+                    walk.found
+                        .problems
+                        .push(InputError::io("open", path, &error));
                 }
                 return;
             }
@@ -241,7 +285,12 @@ impl Discoverer {
                 self.given.insert(path.to_owned());
                 walk.found.journals.push(path.to_owned());
             }
-            Ok(Guess::Journal) => self.refuse(path, look, "a journal of unhang: name it to replay it", walk),
+            Ok(Guess::Journal) => self.refuse(
+                path,
+                look,
+                "a journal of unhang: name it to replay it",
+                walk,
+            ),
             Ok(Guess::Empty) => self.refuse(path, look, "empty", walk),
             Ok(Guess::Not(why)) if chosen == Chosen::ByName => {
                 self.given.insert(path.to_owned());
@@ -249,14 +298,23 @@ impl Discoverer {
                 walk.found.problems.push(problem);
             }
             Ok(Guess::Not(why)) => self.refuse(path, look, why, walk),
-            Err(error) => walk.found.problems.push(InputError::io("read", path, error)),
+            Err(error) => walk
+                .found
+                .problems
+                .push(InputError::io("read", path, &error)),
         }
     }
 
     fn give(&mut self, path: &Path, packing: Packing, meta: &Metadata, walk: &mut Walk) {
         self.given.insert(path.to_owned());
         let name = self.name_of(path);
-        walk.found.logs.push(Log { path: path.to_owned(), name, packing, len: meta.len(), pipe: false });
+        walk.found.logs.push(Log {
+            path: path.to_owned(),
+            name,
+            packing,
+            len: meta.len(),
+            pipe: false,
+        });
     }
 
     fn special(&mut self, path: &Path, kind: FileType, chosen: Chosen, walk: &mut Walk) {
@@ -264,7 +322,13 @@ impl Discoverer {
             kind if kind.is_fifo() && chosen == Chosen::ByName => {
                 self.given.insert(path.to_owned());
                 let name = self.name_of(path);
-                let log = Log { path: path.to_owned(), name, packing: Packing::Plain, len: 0, pipe: true };
+                let log = Log {
+                    path: path.to_owned(),
+                    name,
+                    packing: Packing::Plain,
+                    len: 0,
+                    pipe: true,
+                };
                 walk.found.logs.push(log);
                 return;
             }
@@ -274,17 +338,24 @@ impl Discoverer {
         };
         if chosen == Chosen::ByName {
             self.given.insert(path.to_owned());
-            walk.found.problems.push(InputError::because("read", path, format!("it is {what}, not a log")));
+            walk.found.problems.push(InputError::because(
+                "read",
+                path,
+                format!("it is {what}, not a log"),
+            ));
         } else {
             self.pass_over(path, what, walk);
         }
     }
 
     fn dangling(&mut self, path: &Path, walk: &mut Walk) {
-        let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy())
+            .unwrap_or_default();
         if sniff::name_says(&name) == NameSays::Log && self.first {
             let error = io::Error::from(io::ErrorKind::NotFound);
-            let mut problem = InputError::io("open", path, error);
+            let mut problem = InputError::io("open", path, &error);
             "the link points to nothing".clone_into(&mut problem.why);
             walk.found.problems.push(problem);
         } else {
@@ -299,7 +370,9 @@ impl Discoverer {
 
     fn pass_over(&mut self, path: &Path, why: &str, walk: &mut Walk) {
         if walk.found.passed_over.len() < NOTES {
-            walk.found.passed_over.push((path.to_owned(), why.to_owned()));
+            walk.found
+                .passed_over
+                .push((path.to_owned(), why.to_owned()));
         }
     }
 
@@ -309,7 +382,7 @@ impl Discoverer {
     }
 }
 
-fn no_such(arg: &Path, error: io::Error) -> InputError {
+fn no_such(arg: &Path, error: &io::Error) -> InputError {
     let missing = error.kind() == io::ErrorKind::NotFound;
     let problem = InputError::io("open", arg, error);
     if missing {
@@ -332,18 +405,36 @@ fn literal_parent(arg: &Path) -> PathBuf {
         }
         parent.push(part);
     }
-    if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent }
+    if parent.as_os_str().is_empty() {
+        PathBuf::from(".")
+    } else {
+        parent
+    }
 }
 
 /// What all arguments have in common: names are shown relative to it.
 fn common_base(args: &[PathBuf]) -> PathBuf {
     let bases = args.iter().filter(|arg| arg.as_os_str() != "-").map(|arg| {
-        let base = if arg.is_dir() { arg.clone() } else { literal_parent(arg) };
+        let base = if arg.is_dir() {
+            arg.clone()
+        } else {
+            literal_parent(arg)
+        };
         // "." in front of relative paths is not part of what files below them are called.
-        if base.as_os_str() == "." && !arg.starts_with(".") { PathBuf::new() } else { base }
+        if base.as_os_str() == "." && !arg.starts_with(".") {
+            PathBuf::new()
+        } else {
+            base
+        }
     });
     bases
-        .reduce(|a, b| a.components().zip(b.components()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect())
+        .reduce(|a, b| {
+            a.components()
+                .zip(b.components())
+                .take_while(|(a, b)| a == b)
+                .map(|(a, _)| a)
+                .collect()
+        })
         .unwrap_or_default()
 }
 
@@ -365,7 +456,11 @@ pub fn natural(name: &str) -> Vec<Piece> {
     let mut rest = name;
     while let Some(first) = rest.chars().next() {
         let same = |c: char| c != '/' && c.is_ascii_digit() == first.is_ascii_digit();
-        let end = if first == '/' { 1 } else { rest.find(|c| !same(c)).unwrap_or(rest.len()) };
+        let end = if first == '/' {
+            1
+        } else {
+            rest.find(|c| !same(c)).unwrap_or(rest.len())
+        };
         let (piece, after) = rest.split_at(end);
         rest = after;
         pieces.push(if first == '/' {

@@ -16,7 +16,9 @@ pub struct Reader {
 
 impl Default for Reader {
     fn default() -> Self {
-        Self { buf: vec![0; CHUNK] }
+        Self {
+            buf: vec![0; CHUNK],
+        }
     }
 }
 
@@ -27,20 +29,25 @@ impl Reader {
     /// If the file cannot be opened, or reading stops early; `sink` has then got what came before.
     pub fn read(&mut self, log: &Log, sink: &mut dyn FnMut(u64, &[u8])) -> Result<u64, InputError> {
         let mut body = decompress::open(&log.path, log.packing)
-            .map_err(|error| InputError::io("open", &log.path, error))?;
-        self.drain(&mut body, sink).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => {
-                InputError::because("read", &log.path, "the compressed file is cut off")
-            }
-            _ => InputError::io("read", &log.path, error),
-        })
+            .map_err(|error| InputError::io("open", &log.path, &error))?;
+        self.drain(&mut body, sink)
+            .map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => {
+                    InputError::because("read", &log.path, "the compressed file is cut off")
+                }
+                _ => InputError::io("read", &log.path, &error),
+            })
     }
 
     /// The same for anything that can be read.
     ///
     /// # Errors
     /// The first error of the stream.
-    pub fn drain(&mut self, body: &mut dyn Read, sink: &mut dyn FnMut(u64, &[u8])) -> std::io::Result<u64> {
+    pub fn drain(
+        &mut self,
+        body: &mut dyn Read,
+        sink: &mut dyn FnMut(u64, &[u8]),
+    ) -> std::io::Result<u64> {
         let mut offset = 0;
         loop {
             match body.read(&mut self.buf) {

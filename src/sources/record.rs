@@ -33,19 +33,35 @@ impl What {
     #[must_use]
     pub fn from_input(input: &Input<'_>) -> Self {
         match input {
-            Input::Bytes { source, offset, chunk } => {
-                Self::Bytes { source: *source, offset: *offset, chunk: chunk.to_vec() }
-            }
+            Input::Bytes {
+                source,
+                offset,
+                chunk,
+            } => Self::Bytes {
+                source: *source,
+                offset: *offset,
+                chunk: chunk.to_vec(),
+            },
             Input::Source(info) => Self::Other(Input::Source(info.clone())),
             Input::Rotated(source) => Self::Other(Input::Rotated(*source)),
             Input::Truncated(source) => Self::Other(Input::Truncated(*source)),
-            Input::Ended { source, why, detail } => {
-                Self::Other(Input::Ended { source: *source, why: *why, detail: detail.clone() })
-            }
-            Input::Process { host, pid, state } => {
-                Self::Other(Input::Process { host: host.clone(), pid: *pid, state: *state })
-            }
-            Input::Claim { stuck_for } => Self::Other(Input::Claim { stuck_for: *stuck_for }),
+            Input::Ended {
+                source,
+                why,
+                detail,
+            } => Self::Other(Input::Ended {
+                source: *source,
+                why: *why,
+                detail: detail.clone(),
+            }),
+            Input::Process { host, pid, state } => Self::Other(Input::Process {
+                host: host.clone(),
+                pid: *pid,
+                state: *state,
+            }),
+            Input::Claim { stuck_for } => Self::Other(Input::Claim {
+                stuck_for: *stuck_for,
+            }),
             Input::Tick => Self::Other(Input::Tick),
         }
     }
@@ -54,9 +70,15 @@ impl What {
     #[must_use]
     pub fn as_input(&self) -> Input<'_> {
         match self {
-            Self::Bytes { source, offset, chunk } => {
-                Input::Bytes { source: *source, offset: *offset, chunk }
-            }
+            Self::Bytes {
+                source,
+                offset,
+                chunk,
+            } => Input::Bytes {
+                source: *source,
+                offset: *offset,
+                chunk,
+            },
             Self::Other(input) => input.clone(),
         }
     }
@@ -74,6 +96,20 @@ impl What {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The source it is about, if it is about one.
+    #[must_use]
+    pub fn source(&self) -> Option<SourceId> {
+        match self {
+            Self::Bytes { source, .. } => Some(*source),
+            Self::Other(input) => match input {
+                Input::Source(info) => Some(info.id),
+                Input::Rotated(source) | Input::Truncated(source) => Some(*source),
+                Input::Bytes { source, .. } | Input::Ended { source, .. } => Some(*source),
+                Input::Process { .. } | Input::Claim { .. } | Input::Tick => None,
+            },
+        }
     }
 
     /// Moves its source ids up by `base`, so that several recordings can be read side by side.

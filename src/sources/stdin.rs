@@ -10,7 +10,10 @@ const CHUNK: usize = 64 << 10;
 ///
 /// # Errors
 /// The first error of the stream.
-pub fn pump(mut stream: impl Read, mut sink: impl FnMut(u64, &[u8]) -> bool) -> std::io::Result<()> {
+pub fn pump(
+    mut stream: impl Read,
+    mut sink: impl FnMut(u64, &[u8]) -> bool,
+) -> std::io::Result<()> {
     let mut buf = vec![0; CHUNK];
     let mut offset = 0;
     loop {

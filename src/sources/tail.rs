@@ -7,9 +7,11 @@
 pub mod follow;
 pub mod hint;
 
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 
-use self::follow::{Followed, Look};
+use self::follow::{Followed, Inode, Known, Look};
+use super::decompress::Packing;
 use super::discover::{Discoverer, Found, Log};
 use crate::engine::ids::SourceId;
 use crate::engine::input::{Input, SourceInfo, SourceKind};
@@ -17,6 +19,9 @@ use crate::error::InputError;
 
 /// Bytes taken of one file in one round, so that a busy file does not starve the others.
 pub const FAIR: usize = 256 << 10;
+
+/// Rotated files that are known again; older ones are new logs if they turn up.
+const LEFT: usize = 1_024;
 
 /// What one round of polling did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,13 +41,24 @@ pub struct Tailer {
     next: u32,
     buf: Vec<u8>,
     problems: Vec<InputError>,
+    new_files: Vec<(SourceId, PathBuf)>,
+    /// Files that were rotated away, oldest first.
+    left: VecDeque<Known>,
 }
 
 impl Tailer {
     /// Ids of sources are given from `first_id` on.
     #[must_use]
     pub fn new(discoverer: Discoverer, first_id: u32) -> Self {
-        Self { discoverer, files: Vec::new(), next: first_id, buf: vec![0; FAIR], problems: Vec::new() }
+        Self {
+            discoverer,
+            files: Vec::new(),
+            next: first_id,
+            buf: vec![0; FAIR],
+            problems: Vec::new(),
+            new_files: Vec::new(),
+            left: VecDeque::new(),
+        }
     }
 
     /// Looks for new logs and announces them. What it returns still lists the journals, pipes and
@@ -50,13 +66,23 @@ impl Tailer {
     pub fn search(&mut self, sink: &mut dyn FnMut(Input<'_>)) -> Found {
         let mut found = self.discoverer.search();
         let (pipes, files): (Vec<Log>, Vec<Log>) = found.logs.drain(..).partition(|log| log.pipe);
+        let reading: HashSet<Inode> = match files.is_empty() {
+            true => HashSet::new(),
+            false => self.files.iter().filter_map(Followed::inode).collect(),
+        };
         for log in files {
-            // A file that was renamed while it is read is not a new log.
-            if self.files.iter().any(|file| file.is_reading(&log.path)) {
+            // A file that was renamed while it is read, or rotated away, is not a new log.
+            let known = follow::inode_of(&log.path).is_some_and(|inode| {
+                reading.contains(&inode) || self.left.iter().any(|left| left.is(&log.path, inode))
+            });
+            if known {
                 continue;
             }
             let id = self.new_source();
             sink(Input::Source(source_info(id, &log, SourceKind::Tail)));
+            if log.packing == Packing::Plain {
+                self.new_files.push((id, log.path.clone()));
+            }
             self.files.push(Followed::new(id, log.path, log.packing));
         }
         found.logs = pipes;
@@ -77,6 +103,10 @@ impl Tailer {
                 }
             }
             self.problems.extend(file.take_problem());
+            self.left.extend(file.take_left());
+        }
+        while self.left.len() > LEFT {
+            self.left.pop_front();
         }
         round
     }
@@ -84,6 +114,11 @@ impl Tailer {
     /// Errors since the last call; each file tells each of its errors once.
     pub fn take_problems(&mut self) -> Vec<InputError> {
         std::mem::take(&mut self.problems)
+    }
+
+    /// Files found since the last call whose bytes can be read again from the disk.
+    pub fn take_new_files(&mut self) -> Vec<(SourceId, PathBuf)> {
+        std::mem::take(&mut self.new_files)
     }
 
     /// An id that no other source has.
@@ -109,7 +144,11 @@ impl Tailer {
     #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
         let mut folders = self.discoverer.folders();
-        folders.extend(self.files.iter().filter_map(|file| file.path().parent().map(PathBuf::from)));
+        folders.extend(
+            self.files
+                .iter()
+                .filter_map(|file| file.path().parent().map(PathBuf::from)),
+        );
         folders.sort();
         folders.dedup();
         folders
@@ -119,5 +158,12 @@ impl Tailer {
 /// What is known about a log before its first byte.
 #[must_use]
 pub fn source_info(id: SourceId, log: &Log, kind: SourceKind) -> SourceInfo {
-    SourceInfo { id, name: log.name.clone(), kind, host: None, pid: None, rank: None }
+    SourceInfo {
+        id,
+        name: log.name.clone(),
+        kind,
+        host: None,
+        pid: None,
+        rank: None,
+    }
 }

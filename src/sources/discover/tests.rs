@@ -27,9 +27,26 @@ const LINE: &[u8] = b"node-1:7:7 [0] NCCL INFO Bootstrap: Using eth0\n";
 
 #[test]
 fn natural_order_puts_numbers_by_value() {
-    let mut names = ["rank10.log", "rank2.log", "rank02.log", "a/b", "a.b", "rank1/x"];
+    let mut names = [
+        "rank10.log",
+        "rank2.log",
+        "rank02.log",
+        "a/b",
+        "a.b",
+        "rank1/x",
+    ];
     names.sort_by_key(|name| natural(name));
-    assert_eq!(names, ["a/b", "a.b", "rank1/x", "rank2.log", "rank02.log", "rank10.log"]);
+    assert_eq!(
+        names,
+        [
+            "a/b",
+            "a.b",
+            "rank1/x",
+            "rank2.log",
+            "rank02.log",
+            "rank10.log"
+        ]
+    );
 }
 
 #[test]
@@ -45,8 +62,14 @@ fn a_folder_is_searched_for_the_layouts_of_launchers() {
         ("nccl.node-1.77.log", LINE),
         ("host_7.txt", LINE),
         ("fr_rank_0", b"\x80\x02}q\x00"),
-        ("ras.json", b"{\n  \"nccl_version\": \"2.28.9\", \"communicators_count\": 1}"),
-        ("ras.txt", b"NCCL version 2.28.9 compiled with CUDA 13.0\n\nJob summary\n===========\n"),
+        (
+            "ras.json",
+            b"{\n  \"nccl_version\": \"2.28.9\", \"communicators_count\": 1}",
+        ),
+        (
+            "ras.txt",
+            b"NCCL version 2.28.9 compiled with CUDA 13.0\n\nJob summary\n===========\n",
+        ),
         ("truth.json", b"{}"),
         ("shot.png", b"\x89PNG\r\n"),
         ("core.log", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\0\0\0"),
@@ -68,7 +91,11 @@ fn a_folder_is_searched_for_the_layouts_of_launchers() {
     );
     assert!(found.problems.is_empty(), "{:?}", found.problems);
     let why = |name: &str| {
-        let (_, why) = found.passed_over.iter().find(|(path, _)| path.ends_with(name)).unwrap();
+        let (_, why) = found
+            .passed_over
+            .iter()
+            .find(|(path, _)| path.ends_with(name))
+            .unwrap();
         why.clone()
     };
     assert_eq!(why("fr_rank_0"), "a Flight Recorder dump");
@@ -94,16 +121,26 @@ fn links_do_not_loop_and_do_not_count_twice() {
     let found = search(&[dir.path().to_owned()]);
     assert_eq!(names(&found), ["logs/rank0.log"]);
     assert_eq!(found.problems.len(), 1);
-    assert!(found.problems[0].to_string().ends_with("gone.log: the link points to nothing"));
+    assert!(
+        found.problems[0]
+            .to_string()
+            .ends_with("gone.log: the link points to nothing")
+    );
 }
 
 #[test]
 fn names_are_relative_to_what_was_asked_for() {
     let dir = folder(&[("a/rank0.log", LINE), ("b/rank0.log", LINE)]);
     let at = |name: &str| dir.path().join(name);
-    assert_eq!(names(&search(&[at("a/rank0.log"), at("b/rank0.log")])), ["a/rank0.log", "b/rank0.log"]);
+    assert_eq!(
+        names(&search(&[at("a/rank0.log"), at("b/rank0.log")])),
+        ["a/rank0.log", "b/rank0.log"]
+    );
     assert_eq!(names(&search(&[at("a/rank0.log")])), ["rank0.log"]);
-    assert_eq!(names(&search(&[at("*/rank?.log")])), ["a/rank0.log", "b/rank0.log"]);
+    assert_eq!(
+        names(&search(&[at("*/rank?.log")])),
+        ["a/rank0.log", "b/rank0.log"]
+    );
 }
 
 #[test]
@@ -113,7 +150,14 @@ fn what_is_named_and_missing_is_a_problem() {
     let found = search(&[at("none.log"), at("*.none"), at("a.bin"), at("x.log")]);
     assert_eq!(names(&found), ["x.log"]);
     let texts: Vec<String> = found.problems.iter().map(|p| p.why.clone()).collect();
-    assert_eq!(texts, ["no such file or directory", "no file has such a name", "it is binary, not a log"]);
+    assert_eq!(
+        texts,
+        [
+            "no such file or directory",
+            "no file has such a name",
+            "it is binary, not a log"
+        ]
+    );
 }
 
 #[test]

@@ -46,7 +46,9 @@ impl Header {
     }
 
     pub(crate) fn to_bytes(self) -> [u8; HEADER] {
-        let (first, last) = self.times.map_or((NO_TIME, NO_TIME), |(first, last)| (first.0, last.0));
+        let (first, last) = self
+            .times
+            .map_or((NO_TIME, NO_TIME), |(first, last)| (first.0, last.0));
         let mut out = [0; HEADER];
         out[0] = self.kind;
         out[1..5].copy_from_slice(&self.packed.to_le_bytes());
@@ -66,7 +68,14 @@ impl Header {
         let records = take_u32(&mut rest)?;
         let (first, last) = (take_u64(&mut rest)?, take_u64(&mut rest)?);
         let times = (first != NO_TIME).then_some((Time(first), Time(last)));
-        let header = Self { kind: bytes[0], packed, raw, records, times, crc: take_u32(&mut rest)? };
+        let header = Self {
+            kind: bytes[0],
+            packed,
+            raw,
+            records,
+            times,
+            crc: take_u32(&mut rest)?,
+        };
         let sane = header.kind != 0 && packed <= LARGEST && raw <= LARGEST && packed > 0;
         sane.then_some(header)
     }
@@ -76,7 +85,10 @@ impl Header {
         let mut packed = Vec::new();
         file.take(u64::from(self.packed)).read_to_end(&mut packed)?;
         if packed.len() != self.packed as usize || self.checksum(&packed) != self.crc {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum is wrong"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the checksum is wrong",
+            ));
         }
         zstd::bulk::decompress(&packed, self.raw as usize)
     }

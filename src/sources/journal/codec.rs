@@ -6,6 +6,8 @@ use crate::engine::ids::SourceId;
 use crate::engine::input::{EndReason, Input, ProcessState, SourceInfo, SourceKind, Time};
 use crate::sources::record::{Record, What};
 
+/// Sources in one journal.
+const SOURCES: u32 = 1 << 20;
 /// Set in the kind of a record that has a time.
 const TIMED: u8 = 0x80;
 
@@ -20,9 +22,18 @@ mod kind {
     pub(super) const TICK: u8 = 8;
 }
 
-const SOURCE_KINDS: [SourceKind; 4] = [SourceKind::File, SourceKind::Tail, SourceKind::Stdin, SourceKind::Child];
-const END_REASONS: [EndReason; 4] =
-    [EndReason::Eof, EndReason::Closed, EndReason::ProcessGone, EndReason::Unreadable];
+const SOURCE_KINDS: [SourceKind; 4] = [
+    SourceKind::File,
+    SourceKind::Tail,
+    SourceKind::Stdin,
+    SourceKind::Child,
+];
+const END_REASONS: [EndReason; 4] = [
+    EndReason::Eof,
+    EndReason::Closed,
+    EndReason::ProcessGone,
+    EndReason::Unreadable,
+];
 const PROCESS_STATES: [ProcessState; 5] = [
     ProcessState::Running,
     ProcessState::Stopped,
@@ -33,7 +44,10 @@ const PROCESS_STATES: [ProcessState; 5] = [
 
 /// The place of a value in its table: the tables only ever grow at their end.
 fn number<T: PartialEq>(table: &[T], value: &T) -> u64 {
-    table.iter().position(|known| known == value).expect("the table lists every value") as u64
+    table
+        .iter()
+        .position(|known| known == value)
+        .expect("the table lists every value") as u64
 }
 
 /// Appends a record. `before` is the time of the last timed record of the block, 0 at its start.
@@ -44,7 +58,11 @@ pub(crate) fn encode(out: &mut Vec<u8>, before: &mut u64, seen: Option<Time>, in
             source(&mut payload, info);
             (kind::SOURCE, &[])
         }
-        Input::Bytes { source, offset, chunk } => {
+        Input::Bytes {
+            source,
+            offset,
+            chunk,
+        } => {
             varint(&mut payload, u64::from(source.0));
             varint(&mut payload, *offset);
             (kind::BYTES, *chunk)
@@ -57,7 +75,11 @@ pub(crate) fn encode(out: &mut Vec<u8>, before: &mut u64, seen: Option<Time>, in
             varint(&mut payload, u64::from(source.0));
             (kind::TRUNCATED, &[])
         }
-        Input::Ended { source, why, detail } => {
+        Input::Ended {
+            source,
+            why,
+            detail,
+        } => {
             varint(&mut payload, u64::from(source.0));
             varint(&mut payload, number(&END_REASONS, why));
             maybe_text(&mut payload, detail.as_deref());
@@ -80,7 +102,10 @@ pub(crate) fn encode(out: &mut Vec<u8>, before: &mut u64, seen: Option<Time>, in
     if let Some(Time(now)) = seen {
         // Times nearly always grow, so a signed difference stays short and any value still fits.
         let difference = now.wrapping_sub(*before).cast_signed();
-        varint(out, ((difference << 1) ^ (difference >> 63)).cast_unsigned());
+        varint(
+            out,
+            ((difference << 1) ^ (difference >> 63)).cast_unsigned(),
+        );
         *before = now;
     }
     varint(out, (payload.len() + tail.len()) as u64);
@@ -139,7 +164,10 @@ pub(crate) struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     pub(crate) fn new(block: &'a [u8]) -> Self {
-        Self { rest: block, before: 0 }
+        Self {
+            rest: block,
+            before: 0,
+        }
     }
 
     /// `None` at the end of the block, or where it makes no sense any more.
@@ -175,7 +203,11 @@ fn decode(kind: u8, mut fields: Fields<'_>) -> Option<What> {
         }),
         kind::BYTES => {
             let (source, offset) = (fields.source()?, fields.varint()?);
-            return Some(What::Bytes { source, offset, chunk: fields.0.to_vec() });
+            return Some(What::Bytes {
+                source,
+                offset,
+                chunk: fields.0.to_vec(),
+            });
         }
         kind::ROTATED => Input::Rotated(fields.source()?),
         kind::TRUNCATED => Input::Truncated(fields.source()?),
@@ -189,9 +221,9 @@ fn decode(kind: u8, mut fields: Fields<'_>) -> Option<What> {
             pid: fields.u32()?,
             state: fields.one_of(&PROCESS_STATES)?,
         },
-        kind::CLAIM => {
-            Input::Claim { stuck_for: fields.maybe(Fields::varint)?.map(Duration::from_nanos) }
-        }
+        kind::CLAIM => Input::Claim {
+            stuck_for: fields.maybe(Fields::varint)?.map(Duration::from_nanos),
+        },
         kind::TICK => Input::Tick,
         _ => return None,
     };
@@ -231,13 +263,15 @@ impl<'a> Fields<'a> {
         self.varint()?.try_into().ok()
     }
 
+    /// Ids index tables, so a made-up one must not become a huge table.
     fn source(&mut self) -> Option<SourceId> {
-        self.u32().map(SourceId)
+        self.u32().filter(|id| *id < SOURCES).map(SourceId)
     }
 
     fn text(&mut self) -> Option<String> {
         let len = usize::try_from(self.varint()?).ok()?;
-        self.take(len).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        self.take(len)
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
     fn one_of<T: Copy>(&mut self, table: &[T]) -> Option<T> {

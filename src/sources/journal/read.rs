@@ -1,14 +1,15 @@
 //! Reads a journal, whole or torn.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::time::Duration;
 
 use super::block::{HEADER, Header, INDEX, LARGEST, RECORDS, take_u64};
 use super::codec::{Decoded, Decoder};
 use super::{END, MAGIC, VERSION};
-use crate::engine::input::Time;
-use crate::sources::record::Record;
+use crate::engine::ids::SourceId;
+use crate::engine::input::{Input, Time};
+use crate::sources::record::{Record, What};
 
 /// What was lost on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub struct Journal<R> {
     ready: VecDeque<Record>,
     losses: Losses,
     scanned: Losses,
+    announced: HashSet<SourceId>,
 }
 
 impl<R: Read + Seek> Journal<R> {
@@ -38,23 +40,34 @@ impl<R: Read + Seek> Journal<R> {
     /// If it is no journal, is of a later version, or cannot be read.
     pub fn open(mut file: R) -> io::Result<Self> {
         let mut magic = [0; MAGIC.len() + 2];
-        file.read_exact(&mut magic).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => invalid("not a journal"),
-            _ => error,
-        })?;
+        file.read_exact(&mut magic)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => invalid("not a journal"),
+                _ => error,
+            })?;
         if !magic.starts_with(MAGIC) {
             return Err(invalid("not a journal"));
         }
         let version = u16::from_le_bytes([magic[MAGIC.len()], magic[MAGIC.len() + 1]]);
         if version == 0 || version > VERSION {
-            return Err(invalid(&format!("version {version} is newer than this unhang, which reads {VERSION}")));
+            return Err(invalid(&format!(
+                "version {version} is newer than this unhang, which reads {VERSION}"
+            )));
         }
         let len = file.seek(SeekFrom::End(0))?;
         let (blocks, scanned) = match read_index(&mut file, len)? {
             Some(blocks) => (blocks, Losses::default()),
             None => scan(&mut file, len)?,
         };
-        Ok(Self { file, blocks, next: 0, ready: VecDeque::new(), losses: scanned, scanned })
+        Ok(Self {
+            file,
+            blocks,
+            next: 0,
+            ready: VecDeque::new(),
+            losses: scanned,
+            scanned,
+            announced: HashSet::new(),
+        })
     }
 
     /// The next record, in the order in which they were written.
@@ -66,7 +79,9 @@ impl<R: Read + Seek> Journal<R> {
             if let Some(record) = self.ready.pop_front() {
                 return Ok(Some(record));
             }
-            let Some(&(at, header)) = self.blocks.get(self.next) else { return Ok(None) };
+            let Some(&(at, header)) = self.blocks.get(self.next) else {
+                return Ok(None);
+            };
             self.next += 1;
             self.file.seek(SeekFrom::Start(at + HEADER as u64))?;
             match header.body(&mut self.file) {
@@ -89,15 +104,32 @@ impl<R: Read + Seek> Journal<R> {
         while let Some(decoded) = decoder.next() {
             count += 1;
             match decoded {
-                Decoded::Record(record) => self.ready.push_back(record),
-                Decoded::Unknown => self.losses.unknown += 1,
+                Decoded::Record(record) if self.is_announced(&record) => {
+                    self.ready.push_back(record);
+                }
+                Decoded::Record(_) | Decoded::Unknown => self.losses.unknown += 1,
             }
         }
         self.losses.damaged += u64::from(header.records).saturating_sub(count);
     }
 
+    /// A record of a source that was never announced (its announcement was in a damaged block) means
+    /// nothing to anybody.
+    fn is_announced(&mut self, record: &Record) -> bool {
+        match &record.what {
+            What::Other(Input::Source(info)) => {
+                self.announced.insert(info.id);
+                true
+            }
+            what => what
+                .source()
+                .is_none_or(|source| self.announced.contains(&source)),
+        }
+    }
+
     /// Goes back to the start.
     pub fn rewind(&mut self) {
+        self.announced.clear();
         self.next = 0;
         self.ready.clear();
         self.losses = self.scanned;
@@ -114,7 +146,7 @@ impl<R: Read + Seek> Journal<R> {
     pub fn times(&self) -> Option<(Time, Time)> {
         let mut times = self.blocks.iter().filter_map(|(_, header)| header.times);
         let (first, last) = times.next()?;
-        Some((first, times.map(|(_, last)| last).last().unwrap_or(last)))
+        Some((first, times.next_back().map_or(last, |(_, last)| last)))
     }
 
     /// Time between the first and the last timed record.
@@ -126,7 +158,10 @@ impl<R: Read + Seek> Journal<R> {
     /// Unpacked bytes of all blocks.
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
-        self.blocks.iter().map(|(_, header)| u64::from(header.raw)).sum()
+        self.blocks
+            .iter()
+            .map(|(_, header)| u64::from(header.raw))
+            .sum()
     }
 }
 
@@ -150,11 +185,15 @@ fn read_index(file: &mut (impl Read + Seek), len: u64) -> io::Result<Option<Vec<
         return Ok(None);
     }
     file.seek(SeekFrom::Start(offset))?;
-    let Some(header) = read_header(file)? else { return Ok(None) };
+    let Some(header) = read_header(file)? else {
+        return Ok(None);
+    };
     if header.kind != INDEX {
         return Ok(None);
     }
-    let Ok(body) = header.body(file) else { return Ok(None) };
+    let Ok(body) = header.body(file) else {
+        return Ok(None);
+    };
     let mut blocks = Vec::new();
     for entry in body.chunks_exact(8 + HEADER) {
         let at = take_u64(&mut &entry[..8]).unwrap_or(u64::MAX);

@@ -26,7 +26,15 @@ impl<W: Write> Writer<W> {
         out.write_all(MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
         let at = (MAGIC.len() + 2) as u64;
-        Ok(Self { out, at, block: Vec::new(), records: 0, before: 0, times: None, index: Vec::new() })
+        Ok(Self {
+            out,
+            at,
+            block: Vec::new(),
+            records: 0,
+            before: 0,
+            times: None,
+            index: Vec::new(),
+        })
     }
 
     /// Adds one input. Written when the block is full; see [`Writer::flush`].
@@ -40,7 +48,11 @@ impl<W: Write> Writer<W> {
             let first = self.times.map_or(now, |(first, _)| first);
             self.times = Some((first, now));
         }
-        if self.block.len() >= TARGET { self.flush() } else { Ok(()) }
+        if self.block.len() >= TARGET {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// Closes the block that is being filled: what was added so far survives a crash.
@@ -62,7 +74,8 @@ impl<W: Write> Writer<W> {
         };
         self.before = 0;
         let header = self.write_block(header, &block)?;
-        self.index.push((self.at - u64::from(header.packed) - HEADER as u64, header));
+        self.index
+            .push((self.at - u64::from(header.packed) - HEADER as u64, header));
         self.block = block;
         self.block.clear();
         self.out.flush()
@@ -80,7 +93,14 @@ impl<W: Write> Writer<W> {
             index.extend_from_slice(&at.to_le_bytes());
             index.extend_from_slice(&header.to_bytes());
         }
-        let header = Header { kind: INDEX, packed: 0, raw: 0, records: 0, times: None, crc: 0 };
+        let header = Header {
+            kind: INDEX,
+            packed: 0,
+            raw: 0,
+            records: 0,
+            times: None,
+            crc: 0,
+        };
         self.write_block(header, &index)?;
         self.out.write_all(&offset.to_le_bytes())?;
         self.out.write_all(END)?;

@@ -41,7 +41,11 @@ impl Hints {
             Ok(watcher) => (Some(watcher), None),
             Err(error) => (None, Some(in_words(&error, None))),
         };
-        Self { watcher, folders: BTreeSet::new(), why_polling }
+        Self {
+            watcher,
+            folders: BTreeSet::new(),
+            why_polling,
+        }
     }
 
     /// Adds folders; those already watched cost nothing.
@@ -50,7 +54,9 @@ impl Hints {
             if self.folders.contains(&folder) {
                 continue;
             }
-            let Err(why) = self.add(&folder) else { continue };
+            let Err(why) = self.add(&folder) else {
+                continue;
+            };
             self.why_polling.get_or_insert(why);
         }
     }
@@ -62,15 +68,22 @@ impl Hints {
     }
 
     fn add(&mut self, folder: &Path) -> Result<(), String> {
-        let Some(watcher) = &mut self.watcher else { return Ok(()) };
+        let Some(watcher) = &mut self.watcher else {
+            return Ok(());
+        };
         if self.folders.len() >= FOLDERS {
             return Err(format!("more than {FOLDERS} folders"));
         }
         self.folders.insert(folder.to_owned());
         if let Some(name) = silent_file_system(folder) {
-            return Err(format!("{} is on {name}, which sends no events", folder.display()));
+            return Err(format!(
+                "{} is on {name}, which sends no events",
+                folder.display()
+            ));
         }
-        watcher.watch(folder, RecursiveMode::NonRecursive).map_err(|error| in_words(&error, Some(folder)))
+        watcher
+            .watch(folder, RecursiveMode::NonRecursive)
+            .map_err(|error| in_words(&error, Some(folder)))
     }
 }
 
@@ -90,6 +103,9 @@ fn in_words(error: &notify::Error, folder: Option<&Path>) -> String {
 fn silent_file_system(folder: &Path) -> Option<&'static str> {
     let kind = statfs(folder).ok()?.filesystem_type().0;
     // The magic is 32 bits; some systems sign-extend it.
-    let magic = u64::from_ne_bytes(i64::from(kind).to_ne_bytes()) & 0xffff_ffff;
-    SILENT.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
+    let magic = kind.cast_unsigned() & 0xffff_ffff;
+    SILENT
+        .iter()
+        .find(|(number, _)| *number == magic)
+        .map(|(_, name)| *name)
 }
