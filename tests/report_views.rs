@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use unhang::engine::snapshot::Snapshot;
-use unhang::views::report::{ReportOptions, markdown, text};
+use unhang::views::report::{ReportOptions, markdown, markdown_with, text};
 use unhang::views::{escape, json};
 
 #[path = "support/samples.rs"]
@@ -64,10 +64,7 @@ fn markdown_reports_look_like_this() {
         "healthy",
         "hostile",
     ] {
-        insta::assert_snapshot!(
-            format!("markdown_{name}"),
-            markdown(&sample(name), &ReportOptions::default())
-        );
+        insta::assert_snapshot!(format!("markdown_{name}"), markdown(&sample(name)));
     }
 }
 
@@ -114,10 +111,7 @@ fn a_report_fits_a_screen() {
 #[test]
 fn nothing_a_log_says_reaches_the_terminal() {
     for (name, snapshot) in samples::all() {
-        let mut pages = vec![
-            markdown(&snapshot, &ReportOptions::default()),
-            json::to_string(&snapshot, false),
-        ];
+        let mut pages = vec![markdown(&snapshot), json::to_string(&snapshot, false)];
         for (color, ascii, verbose) in (0..8).map(|n| (n & 1 > 0, n & 2 > 0, n & 4 > 0)) {
             let options = ReportOptions {
                 width: 80,
@@ -127,7 +121,7 @@ fn nothing_a_log_says_reaches_the_terminal() {
             };
             let page = text(&snapshot, &options);
             assert!(!ascii || page.is_ascii(), "{name}");
-            let marked = markdown(&snapshot, &options);
+            let marked = markdown_with(&snapshot, &options);
             assert!(!ascii || marked.is_ascii(), "{name}");
             pages.push(marked);
             pages.push(if color {
@@ -161,7 +155,7 @@ fn without_own_colours(page: &str) -> String {
 
 #[test]
 fn markdown_has_no_markup_from_a_log() {
-    let page = markdown(&sample("hostile"), &ReportOptions::default());
+    let page = markdown(&sample("hostile"));
     let mut fence: Option<String> = None;
     for line in page.lines() {
         let ticks: String = line.chars().take_while(|c| *c == '`').collect();

@@ -189,7 +189,7 @@ fn check(name: &str, bench: &mut Bench) {
 #[test]
 fn screens_look_like_this() {
     check("overview", &mut Bench::new("wrong_interface"));
-    check("ranks", Bench::new("wrong_interface").keys("2jjjjjjjjjj"));
+    check("ranks", Bench::new("wrong_interface").keys("2"));
     check("findings", Bench::new("wrong_interface").keys("3"));
     check("hosts", Bench::new("wrong_interface").keys("4"));
     check("collectives", Bench::new("skipped_collective").keys("5"));
@@ -449,6 +449,16 @@ fn ranks_are_filtered_sorted_and_kept_selected() {
         Some(11),
         "the selected rank stays selected wherever its row goes"
     );
+}
+
+#[test]
+fn lists_begin_at_the_one_at_fault() {
+    let mut bench = Bench::new("sixteen_thousand");
+    bench.keys("2⏎");
+    assert_eq!(bench.ui.log.rank, Some(8192));
+    let mut bench = Bench::new("wrong_interface");
+    bench.keys("4⏎");
+    assert_eq!(bench.ui.ranks.filter, "node-5");
 }
 
 #[test]

@@ -191,7 +191,9 @@ fn push(out: &mut String, c: char, column: usize, glyphs: Glyphs) -> usize {
 
 /// True for characters that cannot be seen or that change how others are seen.
 pub(super) fn is_deceptive(c: char) -> bool {
+    // U+FFFE, U+FFFF and their like on every plane are no characters at all.
     c.width().unwrap_or(0) == 0
+        || c as u32 & 0xfffe == 0xfffe
         || matches!(
             c,
             '\u{ad}'
@@ -204,6 +206,7 @@ pub(super) fn is_deceptive(c: char) -> bool {
                 | '\u{2060}'..='\u{206f}'
                 | '\u{2800}'
                 | '\u{3164}'
+                | '\u{fdd0}'..='\u{fdef}'
                 | '\u{feff}'
                 | '\u{ffa0}'
                 | '\u{fff0}'..='\u{fffb}'

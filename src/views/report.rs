@@ -12,7 +12,7 @@ use crate::engine::vocab::Role;
 use super::escape::Glyphs;
 
 pub use addresses::{AddressRow, AddressTable};
-pub use markdown::markdown;
+pub use markdown::{markdown, markdown_with};
 pub use text::text;
 
 /// How a text report looks.

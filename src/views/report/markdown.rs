@@ -19,10 +19,14 @@ const COLUMNS: usize = 300;
 const ROWS: usize = 32;
 
 /// The report as Markdown. Nothing a log says becomes markup, a mention or HTML.
-///
-/// Width and colour mean nothing here; `verbose` lists everything.
 #[must_use]
-pub fn markdown(snapshot: &Snapshot, options: &ReportOptions) -> String {
+pub fn markdown(snapshot: &Snapshot) -> String {
+    markdown_with(snapshot, &ReportOptions::default())
+}
+
+/// The same with options: `ascii` holds, `verbose` lists everything, width and colour mean nothing.
+#[must_use]
+pub fn markdown_with(snapshot: &Snapshot, options: &ReportOptions) -> String {
     let all = |limit| if options.verbose { usize::MAX } else { limit };
     let mut page = Page {
         out: String::new(),

@@ -31,8 +31,8 @@ pub struct Ui {
     pub ranks: Ranks,
     /// The list of findings.
     pub findings: Findings,
-    /// Selected host.
-    pub host: usize,
+    /// Selected host, if the user chose one.
+    pub host: Option<usize>,
     /// Selected communicator.
     pub comm: usize,
     /// Selected row of the communicator.
@@ -148,6 +148,16 @@ impl Ui {
     #[must_use]
     pub fn page(&self) -> usize {
         usize::from(self.size.1.saturating_sub(4)).max(1)
+    }
+
+    /// The row of the selected host; at first the odd one.
+    #[must_use]
+    pub fn host_row(&self, snapshot: &Snapshot) -> usize {
+        let hosts = &snapshot.job.hosts;
+        let odd = || hosts.iter().position(|h| h.odd).unwrap_or(0);
+        self.host
+            .unwrap_or_else(odd)
+            .min(hosts.len().saturating_sub(1))
     }
 
     /// The row of the selected finding.

@@ -184,7 +184,7 @@ fn open(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
         }
         Screen::Findings => evidence(ui, snapshot),
         Screen::Hosts => {
-            if let Some(host) = snapshot.job.hosts.get(ui.host) {
+            if let Some(host) = snapshot.job.hosts.get(ui.host_row(snapshot)) {
                 ui.ranks.filter.clone_from(&host.name);
             }
             go(ui, snapshot, Screen::Ranks)
@@ -244,7 +244,10 @@ fn step(ui: &mut Ui, snapshot: &Snapshot, by: isize) {
                 .get(row)
                 .map(|at| RankKey::of(&snapshot.job.ranks[*at]));
         }
-        Screen::Hosts => ui.host = moved(ui.host, by, snapshot.job.hosts.len()),
+        Screen::Hosts => {
+            let row = moved(ui.host_row(snapshot), by, snapshot.job.hosts.len());
+            ui.host = Some(row);
+        }
         Screen::Collectives => {
             let rows = snapshot
                 .job
@@ -268,15 +271,14 @@ fn select_finding(ui: &mut Ui, snapshot: &Snapshot, row: usize) {
     ui.findings.top = 0;
 }
 
-/// The row of the selected rank among the visible ones.
+/// The row of the selected rank among the visible ones; at first the one at fault.
 pub(super) fn rank_row(ui: &Ui, snapshot: &Snapshot, rows: &[usize]) -> usize {
-    let key = ui.ranks.selected.as_ref();
-    let again = key.and_then(|key| {
-        rows.iter()
-            .position(|at| RankKey::of(&snapshot.job.ranks[*at]) == *key)
-    });
-    again
-        .unwrap_or(ui.ranks.row)
+    let ranks = &snapshot.job.ranks;
+    let row = match &ui.ranks.selected {
+        Some(key) => rows.iter().position(|at| RankKey::of(&ranks[*at]) == *key),
+        None => rows.iter().position(|at| ranks[*at].guilty),
+    };
+    row.unwrap_or(ui.ranks.row)
         .min(rows.len().saturating_sub(1))
 }
 

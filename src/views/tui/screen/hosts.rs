@@ -41,7 +41,7 @@ impl Widget for &HostTable<'_> {
             );
         }
         pen.down();
-        let selected = ui.host.min(table.rows.len().saturating_sub(1));
+        let selected = ui.host_row(snapshot);
         let shown = &table.rows[window(
             selected,
             table.rows.len(),
