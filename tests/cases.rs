@@ -61,7 +61,7 @@ impl Row {
     }
 
     fn is_promised(&self) -> bool {
-        PROMISED.contains(&self.case.truth.class) && self.case.truth.needs.is_none()
+        PROMISED.contains(&self.truth.class) && self.truth.needs.is_none()
     }
 }
 
