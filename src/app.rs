@@ -1,1 +1,13 @@
 //! Wires sources, engine and views together.
+
+pub mod clock;
+pub mod demo;
+mod engine_thread;
+pub mod handle;
+mod lines;
+mod recorder;
+pub mod replay;
+pub mod report;
+pub mod rules;
+pub mod signals;
+pub mod watch;

@@ -1,10 +1,95 @@
-//! The command line.
+//! The command line: what is typed becomes a plan, what came out becomes text and an exit code.
 
+mod common;
+mod dashboard;
+mod demo;
+mod messages;
+mod output;
+mod ranks;
+mod replay;
+mod report;
 pub mod rules;
+mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
-/// Runs the command line.
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::exit;
+use common::Common;
+
+const EXIT_CODES: &str = "\
+Exit codes of a diagnosis:
+  0   healthy or completed
+  10  hung, failed or wrong results
+  11  degraded: works on a worse path
+  12  waiting, or nothing can be said
+  2   the command line was not understood
+  3   an input that was asked for could not be read; what could be read is diagnosed all the same
+  1   anything else";
+
+/// Tells why a distributed GPU job hangs: which rank, host or collective, and what to change
+#[derive(Debug, Parser)]
+#[command(name = "unhang", version, after_long_help = EXIT_CODES, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Watch a job's logs while it runs: a dashboard, or plain lines without a terminal
+    Watch(watch::WatchArgs),
+    /// Read a job's logs once and print one diagnosis
+    Report(report::ReportArgs),
+    /// Play a saved failure again, with pause, step and seek
+    Replay(replay::ReplayArgs),
+    /// Play a recorded failure that is built in
+    Demo(demo::DemoArgs),
+    /// List, explain and check the rules
+    Rules(rules::RulesArgs),
+}
+
+/// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    ExitCode::from(crate::exit::OK)
+    run(std::env::args_os())
+}
+
+fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are data and succeed; anything else is a message. If neither can be
+            // written, the exit code still tells.
+            let code = if error.use_stderr() {
+                exit::USAGE
+            } else {
+                exit::OK
+            };
+            let _unwritten = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let Some(command) = cli.command else {
+        let help = Cli::command().render_help();
+        return output::finish(output::print(&help.to_string()).map(|()| exit::OK));
+    };
+    let common = &cli.common;
+    match command {
+        Command::Watch(args) => output::finish(watch::run(&args, common)),
+        Command::Report(args) => output::finish(report::run(&args, common)),
+        Command::Replay(args) => output::finish(replay::run(&args, common)),
+        Command::Demo(args) => output::finish(demo::run(&args, common)),
+        Command::Rules(mut args) => {
+            args.folders.clone_from(&common.rules);
+            match rules::run(&args) {
+                Ok(code) => code,
+                Err(error) => output::finish(Err(error)),
+            }
+        }
+    }
 }

@@ -60,8 +60,8 @@ pub struct Rule {
     pub sources: Vec<String>,
     /// Links and issue references.
     pub references: Vec<String>,
-    /// The detector that decides it, for a detector rule. Where such a rule has patterns too, their
-    /// hits are what the detector looks at, and no finding by themselves.
+    /// The detector that decides it, for a detector rule. Where such a rule has patterns too, a hit is
+    /// a finding that the detector may take back or turn into a symptom.
     pub detector: Option<String>,
     /// Numbers the detector uses (`patience_s = 30`).
     pub thresholds: BTreeMap<String, f64>,

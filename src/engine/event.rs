@@ -351,6 +351,8 @@ pub enum Event<'a> {
     LauncherStopped,
     /// `Traceback (most recent call last):`.
     TracebackStart,
+    /// A frame inside PyTorch's distributed calls: the call's name (`all_reduce`).
+    Frame(&'a [u8]),
     /// The last line of a traceback: the exception and its text.
     Exception {
         /// Type, with or without module.

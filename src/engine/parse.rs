@@ -23,7 +23,7 @@ pub fn parse<'a>(line: &Line<'a>) -> Option<Event<'a>> {
         LineClass::NcclCall => Some(Event::Known),
         LineClass::C10d => c10d::parse(line.message),
         LineClass::Launcher => launcher::parse(line.message),
-        LineClass::Traceback => text::traceback(line.message).or_else(|| text::parse(line.message)),
+        LineClass::Traceback => text::parse(line.message).or_else(|| text::traceback(line.message)),
         LineClass::App => match line.head {
             Head::Plain => launcher::parse(line.message).or_else(|| text::parse(line.message)),
             Head::Nccl(_) | Head::C10d(_) => None,

@@ -87,9 +87,10 @@ pub fn check(template: &str, known: &dyn Fn(&str) -> bool) -> Result<(), Problem
     }
 }
 
-/// Adds a value behind its noun, in the plural for a list or a range.
+/// Adds a value behind its noun, in the plural for a list or a range; a value that brings the noun
+/// with it gets no second one.
 fn push(out: &mut String, noun: &str, value: &str) {
-    if !noun.is_empty() {
+    if !noun.is_empty() && !value.starts_with(noun) {
         out.push_str(noun);
         out.push_str(if value.contains(", ") || is_range(value) {
             "s "
@@ -192,6 +193,7 @@ mod tests {
         assert_eq!(with("3, 5"), "ranks 3, 5");
         assert_eq!(with("0-7"), "ranks 0-7");
         assert_eq!(with("node-7"), "rank node-7");
+        assert_eq!(with("ranks 1, 2"), "ranks 1, 2");
         assert_eq!(with(""), "");
     }
 

@@ -3,7 +3,7 @@
 use crate::engine::detect::Scene;
 use crate::engine::detect::wait::{self, End};
 use crate::engine::finding::Finding;
-use crate::engine::vocab::{Class, Effect, State};
+use crate::engine::vocab::{Class, Effect, Phase, State};
 
 /// How the logs end.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,13 +20,19 @@ fn ending(scene: &Scene<'_>) -> Ending {
     if wait::end_was_seen(scene) {
         return Ending::Seen;
     }
-    if scene.claimed || wait::standstill(scene).is_some() { Ending::Standstill } else { Ending::Open }
+    if scene.claimed || wait::standstill(scene).is_some() {
+        Ending::Standstill
+    } else {
+        Ending::Open
+    }
 }
 
 /// The table. A cause decides by its class and effect; without one the ends do.
 pub(super) fn of(scene: &Scene<'_>, cause: Option<&Finding>, findings: &[Finding]) -> State {
     let ending = ending(scene);
-    let Some(cause) = cause else { return without_cause(scene, ending, findings) };
+    let Some(cause) = cause else {
+        return without_cause(scene, ending, findings);
+    };
     match cause.class {
         Class::MismatchedCollective => match (ending, went_on(cause)) {
             (Ending::Standstill, _) => State::Hung,
@@ -34,20 +40,38 @@ pub(super) fn of(scene: &Scene<'_>, cause: Option<&Finding>, findings: &[Finding
             (Ending::Seen, false) => State::Failed,
             (Ending::Open, false) => State::Waiting,
         },
+        // A store or barrier that gave up ended start-up; whoever claims a standstill saw others wait.
+        Class::MissingRank if cause.effect == Effect::Fatal && !scene.claimed => State::Failed,
         Class::MissingRank => waits(ending),
         Class::RankDied => {
-            if ending == Ending::Seen { State::Failed } else { State::Hung }
+            if ending == Ending::Seen {
+                State::Failed
+            } else {
+                State::Hung
+            }
         }
         _ => match cause.effect {
             Effect::Fatal | Effect::Died => {
                 // An error ended some ranks; whoever claims a standstill saw the others wait.
-                if scene.claimed && ending != Ending::Seen { State::Hung } else { State::Failed }
+                if scene.claimed && ending != Ending::Seen {
+                    State::Hung
+                } else {
+                    State::Failed
+                }
             }
             Effect::Standstill => {
-                if ending == Ending::Seen { State::Failed } else { State::Hung }
+                if ending == Ending::Seen {
+                    State::Failed
+                } else {
+                    State::Hung
+                }
             }
             Effect::Degraded | Effect::None => {
-                if ending == Ending::Standstill { State::Hung } else { State::Degraded }
+                if ending == Ending::Standstill {
+                    State::Hung
+                } else {
+                    State::Degraded
+                }
             }
         },
     }
@@ -69,13 +93,17 @@ fn went_on(cause: &Finding) -> bool {
 fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> State {
     let seen: Vec<_> = scene.ranks.ranks.iter().filter(|r| r.lines > 0).collect();
     let badly = seen.iter().any(|r| wait::end_of(scene, r) == End::Badly);
-    let symptom = findings.iter().any(|f| matches!(f.effect, Effect::Fatal | Effect::Died | Effect::Standstill));
+    let symptom = findings
+        .iter()
+        .any(|f| matches!(f.effect, Effect::Fatal | Effect::Died | Effect::Standstill));
     match ending {
         Ending::Seen if badly => State::Failed,
         Ending::Seen => State::Completed,
         Ending::Standstill if knows_something(scene) || symptom => State::Hung,
         Ending::Standstill => State::Inconclusive,
         Ending::Open if badly => State::Failed,
+        // In the middle of start-up nothing says yet whether it will come up.
+        Ending::Open if !knows_something(scene) && in_start_up(scene) => State::Inconclusive,
         Ending::Open if knows_something(scene) || knows_application(scene) => State::Healthy,
         Ending::Open => State::Inconclusive,
     }
@@ -83,7 +111,18 @@ fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> Sta
 
 /// NCCL or PyTorch said enough to compare ranks.
 fn knows_something(scene: &Scene<'_>) -> bool {
-    scene.ranks.comms.iter().any(|c| c.members.values().any(|m| scene.job.members[m.ix()].complete))
+    scene.ranks.comms.iter().any(|c| {
+        c.members
+            .values()
+            .any(|m| scene.job.members[m.ix()].complete)
+    })
+}
+
+/// NCCL has begun to start up and no communicator stands yet.
+fn in_start_up(scene: &Scene<'_>) -> bool {
+    scene
+        .all_records()
+        .any(|(_, r)| r.pid.is_some() && r.phase >= Phase::Bootstrap)
 }
 
 /// Only the program's own lines, and nothing wrong in them.

@@ -19,10 +19,21 @@ pub(super) enum Block {
     Report,
 }
 
-/// Classifies a line and moves the writer's block on. `logged` says that a PyTorch header was taken off.
-pub(super) fn classify(text: &[u8], logged: bool, block: &mut Block) -> LineClass {
+/// What was taken off the front of a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Front {
+    /// Nothing that matters here.
+    Bare,
+    /// PyTorch's log header.
+    Logged,
+    /// `[rankN]: `, which PyTorch's excepthook puts before every line of an exception.
+    Hooked,
+}
+
+/// Classifies a line and moves the writer's block on.
+pub(super) fn classify(text: &[u8], front: Front, block: &mut Block) -> LineClass {
     let was = *block;
-    if logged {
+    if front == Front::Logged {
         if is_agent_report(text) {
             *block = Block::None;
             return LineClass::Launcher;
@@ -60,7 +71,7 @@ pub(super) fn classify(text: &[u8], logged: bool, block: &mut Block) -> LineClas
             return LineClass::Traceback;
         }
     }
-    if was == Block::Message && goes_on(trimmed, indented, block) {
+    if was == Block::Message && (goes_on(trimmed, indented, block) || front == Front::Hooked) {
         return LineClass::Traceback;
     }
     if let Some(name) = exception(trimmed, false).filter(|_| !indented) {

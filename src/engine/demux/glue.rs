@@ -1,6 +1,7 @@
 //! Unfinished output with another writer's line directly behind it.
 
 use super::layers::Layers;
+use super::names::Names;
 use super::prefix::{self, Layer};
 use super::torch;
 
@@ -15,7 +16,7 @@ impl Default for RankFinder {
 }
 
 /// Where another writer's line begins behind unfinished output.
-pub(super) fn find(text: &[u8], body: usize, tagged: bool, rank: &RankFinder) -> Option<usize> {
+pub(super) fn find(text: &[u8], body: usize, names: &Names, rank: &RankFinder) -> Option<usize> {
     let mut from = body;
     while let Some(at) = rank.0.find(&text[from..]) {
         let at = from + at;
@@ -24,14 +25,14 @@ pub(super) fn find(text: &[u8], body: usize, tagged: bool, rank: &RankFinder) ->
         }
         from = at + 5;
     }
-    if !tagged {
+    if !names.tagged() {
         return None;
     }
     let mut from = body;
     while let Some(at) = memchr::memchr2(b'[', b'<', &text[from..]) {
         let at = from + at;
         if at > body
-            && let Some(start) = tag_start(text, body, at)
+            && let Some(start) = tag_start(text, body, at, names)
         {
             return Some(start);
         }
@@ -46,7 +47,7 @@ fn begins_message(text: &[u8]) -> bool {
 }
 
 /// Where a tag with the stamp in front of it begins, if there is one at `at`.
-fn tag_start(text: &[u8], body: usize, at: usize) -> Option<usize> {
+fn tag_start(text: &[u8], body: usize, at: usize, names: &Names) -> Option<usize> {
     const STAMP: usize = "Mon Nov 30 19:54:42 2026".len();
     let stamped = at
         .checked_sub(STAMP)
@@ -54,7 +55,7 @@ fn tag_start(text: &[u8], body: usize, at: usize) -> Option<usize> {
     if text[at] == b'<' {
         return stamped.filter(|_| prefix::strong(&text[at..]).is_some());
     }
-    if prefix::tag(&text[at..]).is_some() {
+    if names.begins(&text[at..]) {
         return Some(stamped.unwrap_or(at));
     }
     // `[Mon Nov 30 19:54:22 2026][1,0]<stdout>:`.

@@ -209,11 +209,14 @@ fn put(key: &mut Vec<u8>, tag: u8, value: &[u8]) {
     key.extend_from_slice(value);
 }
 
-/// The index of a pod in its set: the number that ends its name. An indexed job's pod carries five
-/// random characters behind it, which are no number.
+/// The index of a pod in its set: the number that ends its name. A job's workers beside a master are
+/// counted from 0 too, and an indexed job's pod carries random characters behind its number.
 fn ordinal(pod: &[u8]) -> Option<u32> {
     let (before, node) = trailing_number(pod)?;
-    (before.ends_with(b"-") && node < 100_000).then_some(node)
+    let role = [&b"-worker-"[..], b"-launcher-"]
+        .iter()
+        .any(|role| before.ends_with(role));
+    (before.ends_with(b"-") && !role && node < 100_000).then_some(node)
 }
 
 /// The rank in its engine that a worker's name gives, if it gives it alone: `Worker_TP1`,

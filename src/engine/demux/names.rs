@@ -65,9 +65,18 @@ impl Names {
         self.own
     }
 
-    /// The stream carries `<stdout>:` tags.
+    /// The stream carries `<stdout>:` tags or torchrun's, so that one can begin in mid-line.
     pub(super) fn tagged(&self) -> bool {
-        self.tagged
+        self.tagged || !self.roles.is_empty()
+    }
+
+    /// A tag or tee prefix of this stream begins the text.
+    pub(super) fn begins(&self, text: &[u8]) -> bool {
+        match prefix::strong(text) {
+            Some((Layer::Tee { role, .. }, _)) => self.roles.iter().any(|r| **r == *role),
+            Some((Layer::Label { .. }, _)) => self.tagged,
+            _ => false,
+        }
     }
 
     /// Where the host really begins, if unfinished output stands directly in front of it.
@@ -156,17 +165,18 @@ impl Names {
         (layers, at)
     }
 
-    /// A role is believed once it was seen as torchrun prints it, without a blank behind.
+    /// A role is believed once it was seen as torchrun prints it, without a blank behind, or with a
+    /// host: programs print `[epoch3/10]: `.
     fn accepts(&mut self, layer: Layer<'_>, text: &[u8], behind: &[u8]) -> bool {
         match layer {
-            Layer::Tee {
-                role, world, host, ..
-            } => {
-                if role == b"default" || self.roles.iter().any(|known| **known == *role) {
+            Layer::Tee { role, host, .. } => {
+                if self.roles.iter().any(|known| **known == *role) {
                     return true;
                 }
-                let templated = world.is_some() || host.is_some();
-                let believed = templated || behind.first().is_some_and(|b| *b != b' ');
+                let believed = role == b"default"
+                    || host.is_some()
+                    || behind.first().is_some_and(|b| *b != b' ')
+                        && !text[..text.len() - behind.len()].ends_with(b" ");
                 if believed && self.roles.len() < MEMORY {
                     self.roles.push(role.into());
                 }

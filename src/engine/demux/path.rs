@@ -35,7 +35,7 @@ fn folders_of(folders: &[&str], hints: &mut Vec<Hint>) {
         if let Some(rank) = folder.strip_prefix("rank.").and_then(all) {
             hints.push(Hint::WorldRank(rank));
         }
-        if let Some(node) = numbered(folder, &["node", "host", "worker"]) {
+        if let Some(node) = numbered(folder, &["node", "host"]) {
             hints.push(Hint::Node(node));
         }
     }

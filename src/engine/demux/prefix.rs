@@ -136,20 +136,20 @@ fn tee(text: &[u8]) -> Option<(Layer<'_>, &[u8])> {
     if role.is_empty() || !role.iter().all(|b| is_word(*b) || *b == b'.') {
         return None;
     }
-    let layer = match second {
-        // A global rank is never below the local one; the template's order is the user's.
-        Some(local) => Layer::Tee {
-            role,
-            local,
-            world: (first >= local).then_some(first),
-            host,
-        },
-        None => Layer::Tee {
-            role,
-            local: first,
-            world: None,
-            host,
-        },
+    // `[Rank0]:` is a program's own way to say something else.
+    if role.eq_ignore_ascii_case(b"rank") {
+        return None;
+    }
+    // The order is the user's, but a global rank is never below the local one.
+    let (local, world) = match second {
+        Some(second) => (first.min(second), Some(first.max(second))),
+        None => (first, None),
+    };
+    let layer = Layer::Tee {
+        role,
+        local,
+        world,
+        host,
     };
     if second.is_some() || host.is_some() {
         return Some((layer, rest.strip_prefix(b" ").unwrap_or(rest)));

@@ -7,7 +7,7 @@
 
 use super::Writer;
 use super::bytes::is_blank;
-use super::classify::{classify, continues_cpp};
+use super::classify::{Front, classify, continues_cpp};
 use super::glue;
 use super::header::{self, Nccl, Tail};
 use super::hot::{Hot, Known};
@@ -377,7 +377,7 @@ impl Stream {
             return Piece::Done;
         }
         if glue == Glue::Look
-            && let Some(at) = glue::find(text, body, self.names.tagged(), &context.scratch.rank)
+            && let Some(at) = glue::find(text, body, &self.names, &context.scratch.rank)
         {
             return Piece::PartedAt(at);
         }
@@ -468,17 +468,23 @@ impl Stream {
             Some((head, message)) => (Head::C10d(head), message),
             None => (Head::Plain, text),
         };
-        let mut class = classify(message, logged.is_some(), context.writers.block(writer));
-        if class == LineClass::App {
-            class = match layers.as_slice().last() {
-                // Behind PyTorch's prefix without a log header stands only an exception's text.
-                Some(Layer::Rank(_)) => LineClass::Traceback,
+        let inner = layers.as_slice().last();
+        let front = match (head, inner) {
+            (Head::C10d(_), _) => Front::Logged,
+            (_, Some(Layer::Rank(_))) => Front::Hooked,
+            _ => Front::Bare,
+        };
+        let mut class = classify(message, front, context.writers.block(writer));
+        if class == LineClass::App
+            && matches!(
+                inner,
                 Some(Layer::Named {
                     name: b"raylet" | b"autoscaler" | b"gcs_server",
                     ..
-                }) => LineClass::Launcher,
-                _ => class,
-            };
+                })
+            )
+        {
+            class = LineClass::Launcher;
         }
         self.hand(
             Line {

@@ -20,7 +20,11 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         if scene.catalog.rule(rule).merge {
             found.push(finding(scene, rule, &records));
         } else {
-            found.extend(records.iter().map(|one| finding(scene, rule, std::slice::from_ref(one))));
+            found.extend(
+                records
+                    .iter()
+                    .map(|one| finding(scene, rule, std::slice::from_ref(one))),
+            );
         }
     }
 }
@@ -33,6 +37,14 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
     for (writer, record) in records {
         let rank = scene.ranks.rank_of(*writer);
         draft.ranks(rank).count(record.count);
+        if rank.is_none()
+            && let Some(host) = scene.host_of_source(*writer)
+        {
+            draft.finding().hosts.insert(host.to_owned());
+            if !declared.printer_is_victim && scene.hosts().len() > 1 {
+                draft.accuse_hosts([host.to_owned()]);
+            }
+        }
         for line in &record.lines {
             draft.evidence(line, rank);
         }
@@ -47,7 +59,9 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
     }
     for (name, values) in values {
         // The most common value stands for all; ties go to the first in order.
-        let most = values.iter().max_by_key(|(value, count)| (**count, std::cmp::Reverse(**value)));
+        let most = values
+            .iter()
+            .max_by_key(|(value, count)| (**count, std::cmp::Reverse(**value)));
         if let Some((value, _)) = most {
             draft.fact(name, *value);
         }
@@ -63,5 +77,6 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
 }
 
 fn numbers(text: &str) -> impl Iterator<Item = u32> {
-    text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok())
+    text.split(|c: char| !c.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
 }

@@ -37,7 +37,43 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             break;
         }
     }
+    found.extend(
+        scene
+            .ranks
+            .comms
+            .iter()
+            .filter_map(|c| taken_twice(scene, c))
+            .take(1),
+    );
     fingerprints(scene, found);
+}
+
+/// Two processes came as the same rank of a group: the store's key that one of them used belongs to
+/// another group on its peers, because the groups were made in another order.
+fn taken_twice(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
+    let (rank, first, second) = *comm.taken_twice.first()?;
+    if comm.is_world {
+        return None; // That is a launch line that gives one rank to two processes.
+    }
+    let mut draft = Draft::new(scene, "COLL008")?;
+    let sides = [first, second].map(|m| &scene.job.members[m.ix()]);
+    let ranks: BTreeSet<u32> = sides
+        .iter()
+        .filter_map(|m| scene.ranks.rank_of(m.writer))
+        .collect();
+    draft
+        .fact("comm", comm_name(scene, comm))
+        .fact("place", rank.to_string())
+        .fact("nranks", comm.nranks.to_string())
+        .ranks(ranks.iter().copied())
+        .accuse(ranks.iter().copied());
+    draft.finding().comm = Some(comm_name(scene, comm));
+    for member in sides {
+        if let Some(line) = member.start_line.as_ref().or(member.complete_line.as_ref()) {
+            draft.evidence(line, scene.ranks.rank_of(member.writer));
+        }
+    }
+    Some(draft.build())
 }
 
 /// How a communicator is called in texts.
@@ -52,37 +88,57 @@ pub(super) fn comm_name(scene: &Scene<'_>, comm: &CommRec) -> String {
 
 /// World ranks of some ranks of a communicator, as far as they are known.
 pub(super) fn world_ranks(scene: &Scene<'_>, comm: &CommRec, ranks: &[u32]) -> BTreeSet<u32> {
-    ranks.iter().filter_map(|rank| scene.ranks.world_rank(scene.job, comm, *rank)).collect()
+    ranks
+        .iter()
+        .filter_map(|rank| scene.ranks.world_rank(scene.job, comm, *rank))
+        .collect()
 }
 
 fn comparable<'s>(scene: &Scene<'s>, comm: &CommRec) -> Vec<(u32, &'s Member)> {
-    let members = comm.members.iter().map(|(rank, m)| (*rank, &scene.job.members[m.ix()]));
+    let members = comm
+        .members
+        .iter()
+        .map(|(rank, m)| (*rank, &scene.job.members[m.ix()]));
     members.filter(|(_, m)| m.ordinals_hold()).collect()
 }
 
 /// The first ordinal at which two members made different calls, with the sides.
 pub(super) fn first_difference(scene: &Scene<'_>, comm: &CommRec) -> Option<u64> {
     let members = comparable(scene, comm);
-    let mut ordinals: Vec<u64> =
-        members.iter().flat_map(|(_, m)| m.deviations.iter().map(|d| d.ordinal)).collect();
+    let mut ordinals: Vec<u64> = members
+        .iter()
+        .flat_map(|(_, m)| m.deviations.iter().map(|d| d.ordinal))
+        .collect();
     ordinals.sort_unstable();
     ordinals.dedup();
-    ordinals.into_iter().find(|ordinal| sides(scene, comm, &members, *ordinal).len() > 1)
+    ordinals
+        .into_iter()
+        .find(|ordinal| sides(scene, comm, &members, *ordinal).len() > 1)
 }
 
 fn sides(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64) -> Vec<Side> {
     let reference = &scene.job.comms[comm.ix.ix()].reference;
     let mut sides: Vec<Side> = Vec::new();
     for (rank, member) in members {
-        let Some(call) = member.call_at(reference, ordinal) else { continue };
+        let Some(call) = member.call_at(reference, ordinal) else {
+            continue;
+        };
         let call = scene.job.calls[call as usize];
         match sides.iter_mut().find(|side| side.call.same_as(&call)) {
             Some(side) => side.ranks.push(*rank),
-            None => sides.push(Side { call, ranks: vec![*rank] }),
+            None => sides.push(Side {
+                call,
+                ranks: vec![*rank],
+            }),
         }
     }
     // The largest side first; of equal ones the one with the lowest rank.
-    sides.sort_by_key(|side| (std::cmp::Reverse(side.ranks.len()), side.ranks.first().copied()));
+    sides.sort_by_key(|side| {
+        (
+            std::cmp::Reverse(side.ranks.len()),
+            side.ranks.first().copied(),
+        )
+    });
     sides
 }
 
@@ -102,8 +158,14 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         (_, _, false) => "COLL002",
     };
     let mut draft = Draft::new(scene, id)?;
-    let odd: Vec<u32> = sides[1..].iter().flat_map(|side| side.ranks.iter().copied()).collect();
-    let reached: Vec<u32> = sides.iter().flat_map(|side| side.ranks.iter().copied()).collect();
+    let odd: Vec<u32> = sides[1..]
+        .iter()
+        .flat_map(|side| side.ranks.iter().copied())
+        .collect();
+    let reached: Vec<u32> = sides
+        .iter()
+        .flat_map(|side| side.ranks.iter().copied())
+        .collect();
     draft
         .fact("ordinal", (ordinal + 1).to_string())
         .fact("comm", comm_name(scene, comm))
@@ -123,20 +185,29 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     Some(draft.build())
 }
 
-/// `ranks 0-8, 10-15`, world ranks where they are known.
+/// `0-8, 10-15`, world ranks where they are known.
 fn named(scene: &Scene<'_>, comm: &CommRec, ranks: &[u32]) -> String {
     let world = world_ranks(scene, comm, ranks);
-    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
     if world.len() == ranks.len() {
-        format!("{noun} {}", ranges(world))
+        ranges(world)
     } else {
-        format!("{noun} {} of the communicator", ranges(ranks.iter().copied()))
+        format!("{} of the communicator", ranges(ranks.iter().copied()))
     }
 }
 
 /// The lines of the call at `ordinal`, of at most four ranks.
-fn show(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64, ranks: &[u32], draft: &mut Draft<'_>) {
-    let chosen = members.iter().filter(|(rank, _)| ranks.contains(rank)).take(4);
+fn show(
+    scene: &Scene<'_>,
+    comm: &CommRec,
+    members: &[(u32, &Member)],
+    ordinal: u64,
+    ranks: &[u32],
+    draft: &mut Draft<'_>,
+) {
+    let chosen = members
+        .iter()
+        .filter(|(rank, _)| ranks.contains(rank))
+        .take(4);
     for (rank, member) in chosen {
         let world = scene.ranks.world_rank(scene.job, comm, *rank);
         if let Some(line) = line_of(member, ordinal) {
@@ -160,7 +231,11 @@ pub(super) fn line_of(member: &Member, ordinal: u64) -> Option<&crate::engine::j
 /// True if every rank that made a call at `ordinal` made later ones, those are equal, or all of
 /// them destroyed the communicator: the job went on with wrong data.
 fn went_on(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64) -> bool {
-    let reached: Vec<&Member> = members.iter().map(|(_, m)| *m).filter(|m| m.reached > ordinal).collect();
+    let reached: Vec<&Member> = members
+        .iter()
+        .map(|(_, m)| *m)
+        .filter(|m| m.reached > ordinal)
+        .collect();
     if reached.len() < comm.members.len() || reached.iter().any(|m| m.aborted) {
         return false;
     }
@@ -186,10 +261,20 @@ fn proven_standstill(scene: &Scene<'_>) -> bool {
 }
 
 /// True if each side makes the other's call a little later: the order differs.
-fn swapped(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64, a: &Side, b: &Side) -> bool {
+fn swapped(
+    scene: &Scene<'_>,
+    comm: &CommRec,
+    members: &[(u32, &Member)],
+    ordinal: u64,
+    a: &Side,
+    b: &Side,
+) -> bool {
     let reference = &scene.job.comms[comm.ix.ix()].reference;
     let makes_later = |side: &Side, call: &Call| {
-        let Some((_, member)) = members.iter().find(|(rank, _)| side.ranks.first() == Some(rank)) else {
+        let Some((_, member)) = members
+            .iter()
+            .find(|(rank, _)| side.ranks.first() == Some(rank))
+        else {
             return false;
         };
         ((ordinal + 1)..(ordinal + 1 + WINDOW))
@@ -203,20 +288,30 @@ fn swapped(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordina
 fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     let members = comparable(scene, comm);
     let sends = |member: &Member, peer: u32| {
-        member.peers.get(&peer).is_some_and(|calls| calls.sends > 0 && calls.recvs == 0)
+        member
+            .peers
+            .get(&peer)
+            .is_some_and(|calls| calls.sends > 0 && calls.recvs == 0)
     };
     for (rank, member) in &members {
-        let mut peers: Vec<u32> = member.peers.iter().filter(|(_, c)| c.sends > 0).map(|(p, _)| *p).collect();
+        let mut peers: Vec<u32> = member
+            .peers
+            .iter()
+            .filter(|(_, c)| c.sends > 0)
+            .map(|(p, _)| *p)
+            .collect();
         peers.sort_unstable();
         for peer in peers {
-            let Some((_, other)) = members.iter().find(|(r, _)| *r == peer && peer > *rank) else { continue };
+            let Some((_, other)) = members.iter().find(|(r, _)| *r == peer && peer > *rank) else {
+                continue;
+            };
             if !sends(member, peer) || !sends(other, *rank) {
                 continue;
             }
             let mut draft = Draft::new(scene, "COLL007")?;
             draft
                 .fact("comm", comm_name(scene, comm))
-                .fact("majority", named(scene, comm, &[*rank, peer]))
+                .fact("majority", named(scene, comm, &[*rank]))
                 .fact("minority", named(scene, comm, &[peer]))
                 .fact("minority_call", "Send")
                 .fact("majority_call", "Send")
@@ -236,11 +331,13 @@ fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
 
 /// The DETAIL wrapper's reports name pairs that differ; the odd one is the rank in every pair.
 fn fingerprints(scene: &Scene<'_>, found: &mut [Finding]) {
-    let Some(finding) = found.iter_mut().find(|f| f.id == "COLL005") else { return };
+    let Some(finding) = found.iter_mut().find(|f| f.id == "COLL005") else {
+        return;
+    };
     let pairs: BTreeSet<(u32, u32)> = scene
         .all_records()
         .filter_map(|(_, r)| r.fingerprints.as_ref())
-        .map(|(a, b, ..)| (a.0, b.0))
+        .map(|f| (f.a.0, f.b.0))
         .collect();
     let mentioned: BTreeSet<u32> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
     let in_all: Vec<u32> = mentioned
@@ -254,4 +351,3 @@ fn fingerprints(scene: &Scene<'_>, found: &mut [Finding]) {
     }
     finding.ranks.extend(mentioned);
 }
-

@@ -1,0 +1,332 @@
+//! The thread that owns the engine: takes inputs, keeps time, publishes snapshots.
+//!
+//! **Architecture invariant:** whatever reaches the engine is recorded first and in the same order,
+//! with the same time. So a journal that is played again gives the same answer.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::time::{Duration, Instant};
+
+use super::clock::Clock;
+use super::handle::{Command, Following, Shared};
+use super::lines::{LineReader, Lines};
+use super::recorder::{self, Recorder};
+use crate::engine::Engine;
+use crate::engine::input::{Input, Time};
+use crate::sources::record::{Record, What};
+
+/// Time between two snapshots: 10 Hz.
+const PUBLISH: Duration = Duration::from_millis(100);
+/// Making snapshots takes this part of the time at most.
+const PUBLISH_SHARE: u32 = 10;
+/// Time between two ticks: 4 Hz.
+const TICK: Duration = Duration::from_millis(250);
+/// Messages that wait for the engine. A chunk is 256 KiB at most.
+pub(crate) const INBOX: usize = 64;
+
+/// What sources say to the engine's thread.
+pub(crate) enum Msg {
+    /// An input.
+    Record(Record),
+    /// A message for the user.
+    Message(String),
+    /// How changes are noticed.
+    Following(Following),
+    /// One of the sources that were counted at the start has no more input.
+    Done,
+    /// A command waits.
+    Wake,
+}
+
+/// The engine and what surrounds it, live and in a replay.
+pub(crate) struct Core {
+    pub(crate) engine: Engine,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lines: Arc<Lines>,
+    reader: LineReader,
+    published: Option<u64>,
+    last: Instant,
+    cost: Duration,
+    failed: bool,
+    /// Bytes the engine took.
+    bytes: u64,
+}
+
+impl Core {
+    pub(crate) fn new(
+        engine: Engine,
+        shared: Arc<Shared>,
+        lines: Arc<Lines>,
+    ) -> std::io::Result<Self> {
+        let reader = LineReader::start(Arc::clone(&lines))?;
+        Ok(Self {
+            engine,
+            shared,
+            lines,
+            reader,
+            published: None,
+            last: Instant::now(),
+            cost: Duration::ZERO,
+            failed: false,
+            bytes: 0,
+        })
+    }
+
+    /// Hands one record to the engine and keeps its bytes for reading back.
+    pub(crate) fn handle(&mut self, record: Record) {
+        let Record { seen, what } = record;
+        if let What::Other(Input::Source(_)) = what {
+            self.shared.edit_status(|status| {
+                status.sources += 1;
+                true
+            });
+        }
+        self.bytes += what.len();
+        self.guarded(|engine| engine.handle(seen, what.as_input()));
+        self.lines.keep(what);
+    }
+
+    /// Runs the engine; if it panics it is never called again, and the last snapshot stays.
+    fn guarded<T>(&mut self, call: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+        if self.failed {
+            return None;
+        }
+        match catch_unwind(AssertUnwindSafe(|| call(&mut self.engine))) {
+            Ok(value) => Some(value),
+            Err(panic) => {
+                self.failed = true;
+                let text = panic_text(panic.as_ref());
+                self.shared.edit_status(|status| {
+                    status.failure = Some(text);
+                    true
+                });
+                None
+            }
+        }
+    }
+
+    /// Publishes if something changed and enough time has passed; else says how long to wait.
+    /// After a quiet time a change is published at once.
+    pub(crate) fn publish_if_due(&mut self) -> Option<Duration> {
+        if self.published == Some(self.engine.generation()) {
+            return None;
+        }
+        let pace = PUBLISH.max(self.cost * PUBLISH_SHARE);
+        let waited = self.last.elapsed();
+        if waited < pace {
+            return Some(pace.saturating_sub(waited));
+        }
+        self.publish();
+        None
+    }
+
+    /// Publishes the present state.
+    pub(crate) fn publish(&mut self) {
+        let started = Instant::now();
+        let made = self.guarded(|engine| (engine.generation(), engine.snapshot()));
+        if let Some((generation, snapshot)) = made {
+            self.published = Some(generation);
+            self.shared.publish(snapshot);
+        }
+        self.last = Instant::now();
+        self.cost = self.last - started;
+    }
+
+    /// Answers [`Command::Log`]; gives any other command back.
+    pub(crate) fn log_or(&mut self, command: Command) -> Option<Command> {
+        let Command::Log {
+            rank,
+            request,
+            reply,
+        } = command
+        else {
+            return Some(command);
+        };
+        if let Some(places) = self.guarded(|engine| engine.recent_lines(rank)) {
+            self.reader.ask(places, request, reply);
+        }
+        None
+    }
+
+    pub(crate) fn replace_engine(&mut self, engine: Engine) {
+        self.engine = engine;
+        self.published = None;
+        self.bytes = 0;
+        self.shared.edit_status(|status| {
+            status.sources = 0;
+            false
+        });
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// The engine's thread while a job is watched.
+pub(crate) struct Live {
+    pub(crate) core: Core,
+    pub(crate) inbox: Receiver<Msg>,
+    pub(crate) clock: Clock,
+    pub(crate) recorder: Option<Recorder>,
+    /// Sources that have not said [`Msg::Done`].
+    pub(crate) open: usize,
+    now: Time,
+    /// Bytes taken when the view was frozen.
+    frozen: Option<u64>,
+}
+
+impl Live {
+    pub(crate) fn new(
+        core: Core,
+        inbox: Receiver<Msg>,
+        clock: Clock,
+        recorder: Option<Recorder>,
+        open: usize,
+    ) -> Self {
+        Self {
+            core,
+            inbox,
+            clock,
+            recorder,
+            open,
+            now: Time(0),
+            frozen: None,
+        }
+    }
+
+    /// Runs until somebody asks for the end; the last state is published, and the journal is closed.
+    pub(crate) fn run(mut self) {
+        let mut tick = Instant::now() + TICK;
+        while !self.core.shared.is_shut_down() {
+            let now = Instant::now();
+            let mut wait = tick.saturating_duration_since(now);
+            if self.frozen.is_none() {
+                wait = self.core.publish_if_due().map_or(wait, |due| due.min(wait));
+            }
+            match self.inbox.recv_timeout(wait) {
+                Ok(Msg::Record(record)) => self.take(record),
+                Ok(Msg::Message(text)) => self.core.shared.message(text),
+                Ok(Msg::Following(following)) => self.following(following),
+                Ok(Msg::Done) => self.done(),
+                Ok(Msg::Wake) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if Instant::now() >= tick {
+                tick = Instant::now() + TICK;
+                self.tick();
+            }
+            while let Some(command) = self.core.shared.take_command() {
+                self.obey(command);
+            }
+        }
+        self.core.publish();
+        if let Some(Err(error)) = self.recorder.take().map(Recorder::finish) {
+            self.core.shared.message(recorder::stopped(&error));
+        }
+    }
+
+    /// Records an input and hands it to the engine. Time never goes back behind this door.
+    fn take(&mut self, mut record: Record) {
+        if let Some(seen) = record.seen {
+            self.now = self.now.max(seen);
+            record.seen = Some(self.now);
+        }
+        if let Some(recorder) = &mut self.recorder
+            && let Err(error) = recorder.append(record.seen, &record.what.as_input())
+        {
+            self.recorder = None;
+            self.core.shared.message(recorder::stopped(&error));
+            self.core
+                .shared
+                .edit_status(|status| status.recording.take().is_some());
+        }
+        self.core.handle(record);
+        if let Some(frozen) = self.frozen {
+            let behind = self.core.bytes - frozen;
+            self.core.shared.edit_status(|status| {
+                std::mem::replace(&mut status.behind, behind) / 4096 != behind / 4096
+            });
+        }
+    }
+
+    fn tick(&mut self) {
+        // Once every pipe is closed nothing can happen any more, so time stands still too.
+        if self.open > 0 {
+            let seen = Some(self.clock.now());
+            self.take(Record {
+                seen,
+                what: What::Other(Input::Tick),
+            });
+        }
+    }
+
+    fn following(&mut self, following: Following) {
+        self.core.shared.edit_status(|status| {
+            let changed = status.following != following;
+            status.following = following;
+            changed
+        });
+    }
+
+    fn done(&mut self) {
+        self.open = self.open.saturating_sub(1);
+        if self.open == 0 {
+            self.core.publish();
+            self.core
+                .shared
+                .edit_status(|status| !std::mem::replace(&mut status.ended, true));
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match self.core.log_or(command) {
+            Some(Command::Pause) => self.frozen = Some(self.core.bytes),
+            Some(Command::Resume) => {
+                self.frozen = None;
+                self.core
+                    .shared
+                    .edit_status(|status| std::mem::take(&mut status.behind) != 0);
+                self.core.publish();
+            }
+            Some(Command::Step) if self.frozen.is_some() => {
+                self.frozen = Some(self.core.bytes);
+                self.core
+                    .shared
+                    .edit_status(|status| std::mem::take(&mut status.behind) != 0);
+                self.core.publish();
+            }
+            // A live job has no other speed than its own.
+            Some(Command::Step | Command::Speed(_) | Command::Seek(_) | Command::Log { .. })
+            | None => {}
+        }
+    }
+}
+
+/// The sources' end of the inbox: waits while the engine is busy, and counts that.
+#[derive(Clone)]
+pub(crate) struct Sender {
+    pub(crate) inbox: SyncSender<Msg>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Sender {
+    /// False once the engine's thread has ended.
+    pub(crate) fn send(&self, msg: Msg) -> bool {
+        match self.inbox.try_send(msg) {
+            Ok(()) => true,
+            Err(TrySendError::Full(msg)) => {
+                self.shared.edit_status(|status| {
+                    status.stalls += 1;
+                    false
+                });
+                self.inbox.send(msg).is_ok()
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The data side of the dashboard: what a view may ask of a running watch or replay.
+//!
+//! ```text
+//!  sources ──► engine thread ──► Snapshot (≤ 10 Hz) ──► Handle::snapshot   what to draw
+//!                   ▲                                   Handle::status     the header line
+//!                   └────────── commands ◄──────────────Handle::pause, step, seek, log …
+//! ```
+//!
+//! Every call but [`Handle::wait_for_change`] returns at once: none waits for the engine, a file or a
+//! lock that is held while work is done. A `Handle` is cheap to clone and may be used from any thread.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::engine::line::Place;
+use crate::engine::snapshot::Snapshot;
+
+/// Commands that wait for the engine thread; more are refused.
+const COMMANDS: usize = 64;
+
+/// Where the data comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A job that is being watched.
+    Live,
+    /// A saved failure that is played again.
+    Replay,
+}
+
+/// How changes of files are noticed. Polling is always done; events only shorten the wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Following {
+    /// The file system tells when something changed.
+    Events,
+    /// Only by looking again and again; the text says why (`/data is on nfs, which sends no events`).
+    Polling(String),
+    /// Pipes and replays: nothing has to be looked for.
+    Stream,
+}
+
+/// What the axis of a replay means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// The times at which the inputs were seen.
+    Recorded,
+    /// No times in these logs: the order of bytes, all files in proportion.
+    Bytes,
+}
+
+/// Where a replay stands. With [`Axis::Bytes`] the seconds are made up, from a fixed rate of bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Playback {
+    /// What the positions mean.
+    pub axis: Axis,
+    /// Where it stands, from its start.
+    pub at: Duration,
+    /// Its whole length.
+    pub length: Duration,
+    /// How fast it plays: 1.0 is as it was.
+    pub speed: f64,
+    /// True while a jump is being worked off; `at` is then on its way.
+    pub seeking: bool,
+}
+
+/// What the header line says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// Live or replay.
+    pub mode: Mode,
+    /// Live: the view is frozen, ingest goes on. Replay: nothing moves.
+    pub paused: bool,
+    /// Live and paused: bytes taken in since the view was frozen. Else 0.
+    pub behind: u64,
+    /// How changes are noticed.
+    pub following: Following,
+    /// Sources that were opened so far.
+    pub sources: usize,
+    /// Records that were lost: unknown or damaged in a journal, or refused because of a bound.
+    pub dropped: u64,
+    /// How often a source had to wait because the engine was busy.
+    pub stalls: u64,
+    /// Replay only.
+    pub playback: Option<Playback>,
+    /// No more input will come: the pipes are closed, or the replay is at its end.
+    pub ended: bool,
+    /// The journal being written, if any.
+    pub recording: Option<String>,
+    /// Messages for the user, oldest first (recording stopped, a file could not be read). Bounded.
+    pub messages: Vec<String>,
+    /// The engine died of a bug: the text of its panic. The last snapshot stays. A panic hook that
+    /// restores the terminal has run by then, so the view should leave and print this.
+    pub failure: Option<String>,
+    /// Somebody asked for the end (a signal, [`Handle::shutdown`]): the view must leave.
+    pub shutdown: bool,
+}
+
+impl Status {
+    /// The status of a watch or replay that has just begun.
+    #[must_use]
+    pub fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            paused: false,
+            behind: 0,
+            following: Following::Stream,
+            sources: 0,
+            dropped: 0,
+            stalls: 0,
+            playback: None,
+            ended: false,
+            recording: None,
+            messages: Vec::new(),
+            failure: None,
+            shutdown: false,
+        }
+    }
+}
+
+/// Which lines of a rank to read back. The engine keeps the places of the last
+/// [`crate::engine::limits::RECENT_LINES`] lines of every rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogRequest {
+    /// The newest lines, this many at most.
+    Newest(usize),
+    /// The lines just before this one, this many at most.
+    Before(Place, usize),
+    /// The lines just after this one, this many at most: what came since.
+    After(Place, usize),
+}
+
+/// Lines that were read back, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogPage {
+    /// The lines.
+    pub lines: Vec<LogLine>,
+    /// Kept lines older than these.
+    pub older: usize,
+    /// Kept lines newer than these.
+    pub newer: usize,
+}
+
+/// One line of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// Where it stands.
+    pub place: Place,
+    /// Its bytes as they are in the source, prefixes and control characters included (a view must
+    /// escape them); `None` if they cannot be read any more (rotated away, out of memory's ring).
+    pub bytes: Option<Vec<u8>>,
+}
+
+/// What the engine thread is asked to do between two inputs.
+pub(crate) enum Command {
+    Pause,
+    Resume,
+    Step,
+    Speed(f64),
+    Seek(Duration),
+    Log {
+        rank: u32,
+        request: LogRequest,
+        reply: SyncSender<LogPage>,
+    },
+}
+
+/// What the view and the engine thread share.
+pub(crate) struct Shared {
+    snapshot: Mutex<Arc<Snapshot>>,
+    status: Mutex<Status>,
+    commands: Mutex<VecDeque<Command>>,
+    changes: watch::Sender<u64>,
+    /// The same counter for threads that wait.
+    count: Mutex<u64>,
+    counted: Condvar,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Locks that are only ever held for a copy: a panic elsewhere cannot leave them half-written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn new(first: Snapshot, status: Status, wake: Box<dyn Fn() + Send + Sync>) -> Self {
+        Self {
+            snapshot: Mutex::new(Arc::new(first)),
+            status: Mutex::new(status),
+            commands: Mutex::default(),
+            changes: watch::Sender::new(0),
+            count: Mutex::new(0),
+            counted: Condvar::new(),
+            wake,
+        }
+    }
+
+    pub(crate) fn publish(&self, snapshot: Snapshot) {
+        *lock(&self.snapshot) = Arc::new(snapshot);
+        self.changed();
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        lock(&self.status).clone()
+    }
+
+    pub(crate) fn is_shut_down(&self) -> bool {
+        lock(&self.status).shutdown
+    }
+
+    /// Changes the status; views are told only if `edit` says that something changed.
+    pub(crate) fn edit_status(&self, edit: impl FnOnce(&mut Status) -> bool) {
+        if edit(&mut lock(&self.status)) {
+            self.changed();
+        }
+    }
+
+    /// Adds a message for the user; the oldest ones make room.
+    pub(crate) fn message(&self, text: String) {
+        self.edit_status(|status| {
+            if status.messages.len() >= 32 {
+                status.messages.remove(0);
+            }
+            status.messages.push(text);
+            true
+        });
+    }
+
+    pub(crate) fn take_command(&self) -> Option<Command> {
+        lock(&self.commands).pop_front()
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|n| *n += 1);
+        *lock(&self.count) += 1;
+        self.counted.notify_all();
+    }
+
+    fn ask(&self, command: Command) -> bool {
+        let mut commands = lock(&self.commands);
+        let room = commands.len() < COMMANDS;
+        if room {
+            commands.push_back(command);
+        }
+        drop(commands);
+        (self.wake)();
+        room
+    }
+}
+
+/// A running watch or replay, seen from a view.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Handle {
+    /// A handle that nothing moves behind: for tests of views. Commands are accepted and only
+    /// `pause`, `resume` and `shutdown` show in the status.
+    #[must_use]
+    pub fn still(snapshot: Snapshot, status: Status) -> Self {
+        let shared = Shared::new(snapshot, status, Box::new(|| ()));
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// The newest snapshot, or the frozen one while a live view is paused. Two calls return the same
+    /// `Arc` if nothing was published in between.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&lock(&self.shared.snapshot))
+    }
+
+    /// What the header line says.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// A counter that grows with every new snapshot or status. From async code
+    /// `changes().changed().await`; from a thread compare `*changes().borrow()`.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
+    }
+
+    /// Waits until something was published since `seen`, for `timeout` at most, and returns the
+    /// counter to pass the next time. Begin with 0. The only call that waits.
+    #[must_use]
+    pub fn wait_for_change(&self, seen: u64, timeout: Duration) -> u64 {
+        let count = lock(&self.shared.count);
+        let waited = self
+            .shared
+            .counted
+            .wait_timeout_while(count, timeout, |count| *count == seen);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Live: freezes what [`Handle::snapshot`] returns, ingest goes on. Replay: stops the clock.
+    pub fn pause(&self) {
+        self.shared
+            .edit_status(|status| !std::mem::replace(&mut status.paused, true));
+        self.shared.ask(Command::Pause);
+    }
+
+    /// Undoes [`Handle::pause`].
+    pub fn resume(&self) {
+        self.shared
+            .edit_status(|status| std::mem::replace(&mut status.paused, false));
+        self.shared.ask(Command::Resume);
+    }
+
+    /// Replay: pauses and plays the next piece of input. Live: shows the present state and stays frozen.
+    pub fn step(&self) {
+        self.shared.ask(Command::Step);
+    }
+
+    /// Replay: sets the speed, kept within 0.1 and 1000.
+    pub fn set_speed(&self, speed: f64) {
+        self.shared.ask(Command::Speed(speed));
+    }
+
+    /// Replay: jumps to this position, kept within the replay. Going back plays from the start again.
+    pub fn seek(&self, to: Duration) {
+        self.shared.ask(Command::Seek(to));
+    }
+
+    /// Reads lines of a rank back. The page arrives on the channel, soon; if the sender is gone
+    /// without a page, the request was refused (too many wait) or the engine has ended.
+    #[must_use]
+    pub fn log(&self, rank: u32, request: LogRequest) -> Receiver<LogPage> {
+        let (reply, page) = sync_channel(1);
+        self.shared.ask(Command::Log {
+            rank,
+            request,
+            reply,
+        });
+        page
+    }
+
+    /// Asks everything to end. Returns at once; whoever started the watch waits for its threads.
+    pub fn shutdown(&self) {
+        self.shared
+            .edit_status(|status| !std::mem::replace(&mut status.shutdown, true));
+        (self.shared.wake)();
+    }
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle")
+            .field("status", &self.status())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,306 @@
+//! Plays a saved failure again: the same engine, another clock.
+//!
+//! Going back plays from the start again up to the position: inputs are cheap to take again
+//! (about a second per gigabyte), while a saved engine per second of a long watch would not be.
+
+pub mod script;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use self::script::Script;
+use super::engine_thread::{Core, INBOX, Msg};
+use super::handle::{Command, Handle, Mode, Playback, Shared, Status};
+use super::lines::Lines;
+use crate::engine::Engine;
+use crate::engine::input::Input;
+use crate::engine::snapshot::Snapshot;
+use crate::error::{InputError, in_words};
+use crate::sources::record::{Record, What};
+
+/// Slowest and fastest.
+const SPEEDS: std::ops::RangeInclusive<f64> = 0.1..=1_000.0;
+/// Between two looks at the clock.
+const FRAME: Duration = Duration::from_millis(20);
+/// Work between two looks at the commands.
+const BATCH: Duration = Duration::from_millis(20);
+
+/// How to begin.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// How fast it plays.
+    pub speed: f64,
+    /// Where it begins.
+    pub at: Duration,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Self {
+            speed: 1.0,
+            at: Duration::ZERO,
+        }
+    }
+}
+
+/// A running replay.
+pub struct Replay {
+    handle: Handle,
+    player: JoinHandle<()>,
+}
+
+impl Replay {
+    /// What views see.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Ends the replay where it stands and returns the state there.
+    #[must_use]
+    pub fn finish(self) -> Arc<Snapshot> {
+        self.handle.shutdown();
+        // Panics of the engine are caught; should the thread still panic, the last snapshot stands.
+        let _panicked = self.player.join();
+        self.handle.snapshot()
+    }
+}
+
+/// Starts playing. `new_engine` is called again whenever the replay goes back.
+///
+/// # Errors
+/// If a thread cannot be started.
+pub fn start(
+    script: Box<dyn Script>,
+    mut new_engine: impl FnMut() -> Engine + Send + 'static,
+    start: Start,
+) -> Result<Replay, InputError> {
+    let no_thread =
+        |error: io::Error| InputError::io("start a thread for", Path::new("playing"), &error);
+    let engine = new_engine();
+    let (inbox, outbox) = sync_channel(INBOX);
+    let mut status = Status::new(Mode::Replay);
+    let speed = clamp(start.speed);
+    status.playback = Some(Playback {
+        axis: script.axis(),
+        at: Duration::ZERO,
+        length: script.length(),
+        speed,
+        seeking: false,
+    });
+    let wake = Box::new(move || drop(inbox.try_send(Msg::Wake)));
+    let shared = Arc::new(Shared::new(engine.snapshot(), status, wake));
+    let core =
+        Core::new(engine, Arc::clone(&shared), Arc::new(Lines::default())).map_err(no_thread)?;
+    let player = Player {
+        core,
+        script,
+        new_engine: Box::new(new_engine),
+        next: None,
+        at: Duration::ZERO,
+        goal: (!start.at.is_zero()).then_some(start.at),
+        clock: Instant::now(),
+        speed,
+        paused: false,
+        ended: false,
+    };
+    let player = thread::Builder::new()
+        .name("engine".to_owned())
+        .spawn(move || player.run(&outbox))
+        .map_err(no_thread)?;
+    Ok(Replay {
+        handle: Handle { shared },
+        player,
+    })
+}
+
+/// Plays a script to its end as fast as possible; returns the last state and what was lost.
+///
+/// # Errors
+/// If the script cannot be read.
+pub fn to_the_end(script: &mut dyn Script, engine: &mut Engine) -> io::Result<Snapshot> {
+    while let Some((_, record)) = script.next()? {
+        engine.handle(record.seen, record.what.as_input());
+    }
+    Ok(engine.snapshot())
+}
+
+fn clamp(speed: f64) -> f64 {
+    if speed.is_nan() {
+        1.0
+    } else {
+        speed.clamp(*SPEEDS.start(), *SPEEDS.end())
+    }
+}
+
+struct Player {
+    core: Core,
+    script: Box<dyn Script>,
+    new_engine: Box<dyn FnMut() -> Engine + Send>,
+    /// Read from the script and not due yet.
+    next: Option<(Duration, Record)>,
+    at: Duration,
+    /// Where a jump is going.
+    goal: Option<Duration>,
+    /// When `at` was last moved by the clock.
+    clock: Instant,
+    speed: f64,
+    paused: bool,
+    ended: bool,
+}
+
+impl Player {
+    fn run(mut self, inbox: &Receiver<Msg>) {
+        while !self.core.shared.is_shut_down() {
+            while let Some(command) = self.core.shared.take_command() {
+                self.obey(command);
+            }
+            let behind = self.advance();
+            self.tell();
+            if behind {
+                self.core.publish_if_due();
+                continue;
+            }
+            let due = self.core.publish_if_due();
+            let idle = self.paused || self.ended;
+            let wait = if idle { Duration::from_secs(60) } else { FRAME };
+            match inbox.recv_timeout(due.map_or(wait, |due| due.min(wait))) {
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.core.publish();
+    }
+
+    /// Plays what is due, for one batch at most; true if more is due already.
+    fn advance(&mut self) -> bool {
+        let now = Instant::now();
+        let passed = now.duration_since(std::mem::replace(&mut self.clock, now));
+        let goal = match self.goal {
+            Some(goal) => goal,
+            None if self.paused || self.ended => return false,
+            None => self.at.saturating_add(passed.mul_f64(self.speed)),
+        };
+        while let Some((due, record)) = self.take_due(goal) {
+            self.at = self.at.max(due);
+            self.core.handle(record);
+            if now.elapsed() >= BATCH {
+                // Falling behind the clock is a jump that has not been finished.
+                self.goal = Some(goal);
+                return true;
+            }
+        }
+        self.at = if self.ended {
+            self.script.length()
+        } else {
+            goal.min(self.script.length())
+        };
+        if self.goal.take().is_some() {
+            self.clock = Instant::now();
+            self.core.publish();
+        }
+        false
+    }
+
+    /// The next record, if it is due at `goal`.
+    fn take_due(&mut self, goal: Duration) -> Option<(Duration, Record)> {
+        self.fill();
+        self.next.take_if(|(due, _)| *due <= goal)
+    }
+
+    fn fill(&mut self) {
+        if self.next.is_some() || self.ended {
+            return;
+        }
+        match self.script.next() {
+            Ok(Some(next)) => self.next = Some(next),
+            Ok(None) => self.end(),
+            Err(error) => {
+                self.core
+                    .shared
+                    .message(format!("replay ends here: {}", in_words(&error)));
+                self.end();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        self.core.publish();
+    }
+
+    fn obey(&mut self, command: Command) {
+        match self.core.log_or(command) {
+            Some(Command::Pause) => self.pause(true),
+            Some(Command::Resume) => self.pause(false),
+            Some(Command::Step) => self.step(),
+            Some(Command::Speed(speed)) => self.speed = clamp(speed),
+            Some(Command::Seek(to)) => self.seek(to.min(self.script.length())),
+            Some(Command::Log { .. }) | None => {}
+        }
+    }
+
+    fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        self.clock = Instant::now();
+    }
+
+    /// The next record that says something.
+    fn step(&mut self) {
+        self.pause(true);
+        self.core
+            .shared
+            .edit_status(|status| !std::mem::replace(&mut status.paused, true));
+        while let Some((due, record)) = self.take_due(Duration::MAX) {
+            self.at = self.at.max(due);
+            let says_something =
+                !matches!(record.what, What::Other(Input::Tick | Input::Source(_)));
+            self.core.handle(record);
+            if says_something {
+                break;
+            }
+        }
+        self.core.publish();
+    }
+
+    fn seek(&mut self, to: Duration) {
+        if to < self.at {
+            if let Err(error) = self.script.rewind() {
+                self.core
+                    .shared
+                    .message(format!("cannot go back: {}", in_words(&error)));
+                return;
+            }
+            self.next = None;
+            self.ended = false;
+            self.at = Duration::ZERO;
+            let engine = (self.new_engine)();
+            self.core.replace_engine(engine);
+        }
+        self.goal = Some(to);
+    }
+
+    fn tell(&mut self) {
+        let playback = Playback {
+            axis: self.script.axis(),
+            at: self.at,
+            length: self.script.length(),
+            speed: self.speed,
+            seeking: self.goal.is_some(),
+        };
+        let (ended, dropped) = (self.ended && self.next.is_none(), self.script.losses());
+        self.core.shared.edit_status(|status| {
+            let changed = status.playback != Some(playback)
+                || status.ended != ended
+                || status.dropped != dropped;
+            status.playback = Some(playback);
+            status.ended = ended;
+            status.dropped = dropped;
+            changed
+        });
+    }
+}

@@ -1,0 +1,323 @@
+//! What a replay plays: a journal, or saved files with a made-up clock.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::app::handle::Axis;
+use crate::engine::ids::SourceId;
+use crate::engine::input::{EndReason, Input, SourceKind, Time};
+use crate::error::in_words;
+use crate::sources::decompress::{self, Packing};
+use crate::sources::discover::Log;
+use crate::sources::journal::read::Journal;
+use crate::sources::journal::write::Writer;
+use crate::sources::record::{Record, What};
+use crate::sources::tail::source_info;
+
+/// Without times a replay takes about this long.
+const LENGTH: Duration = Duration::from_secs(30);
+/// Bytes a second where there are few.
+const SLOWEST: u64 = 2_048;
+/// Pieces into which files are cut, between these sizes.
+const PIECES: u64 = 1_000;
+const PIECE: std::ops::RangeInclusive<u64> = 256..=64 << 10;
+/// How much a packed log is taken to hold: its size is only known at its end.
+const PACKED: u64 = 10;
+
+/// Records in order, each with its position on the axis.
+pub trait Script: Send {
+    /// The next record; `None` at the end.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn next(&mut self) -> io::Result<Option<(Duration, Record)>>;
+
+    /// Goes back to the start.
+    ///
+    /// # Errors
+    /// If it cannot be opened again.
+    fn rewind(&mut self) -> io::Result<()>;
+
+    /// What positions mean.
+    fn axis(&self) -> Axis;
+
+    /// Position of the end.
+    fn length(&self) -> Duration;
+
+    /// Records that were lost so far.
+    fn losses(&self) -> u64;
+}
+
+/// A made-up clock: a fixed rate of bytes.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    per_second: u64,
+    total: u64,
+}
+
+impl Rate {
+    fn new(total: u64) -> Self {
+        Self {
+            per_second: (total / LENGTH.as_secs()).max(SLOWEST),
+            total,
+        }
+    }
+
+    fn position(self, bytes: u64) -> Duration {
+        let nanos = u128::from(bytes.min(self.total)) * 1_000_000_000 / u128::from(self.per_second);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// Plays a journal: with its times, or in the order of bytes if it has none.
+pub struct JournalScript<R> {
+    journal: Journal<R>,
+    rate: Rate,
+    bytes: u64,
+    first: Option<Time>,
+    at: Duration,
+}
+
+impl<R: Read + Seek + Send> JournalScript<R> {
+    /// Plays from the start.
+    #[must_use]
+    pub fn new(journal: Journal<R>) -> Self {
+        let rate = Rate::new(journal.raw_bytes());
+        let first = journal.times().map(|(first, _)| first);
+        Self {
+            journal,
+            rate,
+            bytes: 0,
+            first,
+            at: Duration::ZERO,
+        }
+    }
+}
+
+impl<R: Read + Seek + Send> Script for JournalScript<R> {
+    fn next(&mut self) -> io::Result<Option<(Duration, Record)>> {
+        let Some(record) = self.journal.next_record()? else {
+            return Ok(None);
+        };
+        self.bytes += record.what.len();
+        let at = match (self.first, record.seen) {
+            (Some(first), Some(seen)) => seen.since(first),
+            // A record without a time comes right after the one before it.
+            (Some(_), None) => self.at,
+            (None, _) => self.rate.position(self.bytes),
+        };
+        self.at = self.at.max(at);
+        Ok(Some((self.at, record)))
+    }
+
+    fn rewind(&mut self) -> io::Result<()> {
+        self.journal.rewind();
+        self.bytes = 0;
+        self.at = Duration::ZERO;
+        Ok(())
+    }
+
+    fn axis(&self) -> Axis {
+        if self.first.is_some() {
+            Axis::Recorded
+        } else {
+            Axis::Bytes
+        }
+    }
+
+    fn length(&self) -> Duration {
+        self.journal
+            .length()
+            .unwrap_or_else(|| self.rate.position(self.rate.total))
+    }
+
+    fn losses(&self) -> u64 {
+        let losses = self.journal.losses();
+        losses.damaged + losses.unknown
+    }
+}
+
+/// Plays saved files: all of them progress together, in proportion to their sizes.
+pub struct FilesScript {
+    logs: Vec<Log>,
+    claim: Option<Option<Duration>>,
+    rate: Rate,
+    piece: usize,
+    states: Vec<FileState>,
+    /// Files by how far they have got (in 2³²ths), then by their order.
+    queue: BinaryHeap<Reverse<(u64, usize)>>,
+    ready: VecDeque<Record>,
+    bytes: u64,
+    claimed: bool,
+}
+
+#[derive(Default)]
+struct FileState {
+    offset: u64,
+    /// Only packed files stay open.
+    packed: Option<Box<dyn Read + Send>>,
+}
+
+impl FilesScript {
+    /// Plays these logs from the start; a claim comes at the end.
+    #[must_use]
+    pub fn new(logs: Vec<Log>, claim: Option<Option<Duration>>) -> Self {
+        let total: u64 = logs.iter().map(size).sum();
+        let piece = (total / PIECES).clamp(*PIECE.start(), *PIECE.end());
+        let mut script = Self {
+            logs,
+            claim,
+            rate: Rate::new(total),
+            piece: usize::try_from(piece).unwrap_or(usize::MAX),
+            states: Vec::new(),
+            queue: BinaryHeap::new(),
+            ready: VecDeque::new(),
+            bytes: 0,
+            claimed: false,
+        };
+        script.begin();
+        script
+    }
+
+    fn begin(&mut self) {
+        self.bytes = 0;
+        self.claimed = false;
+        self.ready.clear();
+        self.states = self.logs.iter().map(|_| FileState::default()).collect();
+        self.queue = (0..self.logs.len()).map(|ix| Reverse((0, ix))).collect();
+        let sources = self.logs.iter().enumerate();
+        let sources = sources.map(|(ix, log)| {
+            Input::Source(source_info(SourceId::from_ix(ix), log, SourceKind::File))
+        });
+        self.ready.extend(sources.map(|input| Record {
+            seen: None,
+            what: What::Other(input),
+        }));
+    }
+
+    /// Reads the next piece of the file that is farthest behind.
+    fn read_piece(&mut self) -> Option<Record> {
+        let Reverse((_, ix)) = self.queue.pop()?;
+        let (log, state) = (&self.logs[ix], &mut self.states[ix]);
+        let source = SourceId::from_ix(ix);
+        let what = match state.read(log, self.piece) {
+            Ok(chunk) if chunk.is_empty() => What::Other(Input::Ended {
+                source,
+                why: EndReason::Eof,
+                detail: None,
+            }),
+            Ok(chunk) => {
+                let offset = state.offset;
+                state.offset += chunk.len() as u64;
+                self.bytes += chunk.len() as u64;
+                let done = (u128::from(state.offset) << 32) / u128::from(size(log).max(1));
+                self.queue
+                    .push(Reverse((u64::try_from(done).unwrap_or(u64::MAX), ix)));
+                What::Bytes {
+                    source,
+                    offset,
+                    chunk,
+                }
+            }
+            Err(error) => {
+                let detail = Some(in_words(&error));
+                What::Other(Input::Ended {
+                    source,
+                    why: EndReason::Unreadable,
+                    detail,
+                })
+            }
+        };
+        Some(Record { seen: None, what })
+    }
+}
+
+fn size(log: &Log) -> u64 {
+    if log.packing == Packing::Plain {
+        log.len
+    } else {
+        log.len * PACKED
+    }
+}
+
+impl FileState {
+    /// The next bytes, ending with a line if there is one; empty at the end.
+    fn read(&mut self, log: &Log, piece: usize) -> io::Result<Vec<u8>> {
+        let mut chunk = vec![0; piece];
+        if log.packing != Packing::Plain {
+            let reader = match &mut self.packed {
+                Some(reader) => reader,
+                None => self
+                    .packed
+                    .insert(decompress::open(&log.path, log.packing)?),
+            };
+            let n = reader.read(&mut chunk)?;
+            chunk.truncate(n);
+            return Ok(chunk);
+        }
+        // Opened for every piece: thousands of files do not have to be open at once.
+        let n = File::open(&log.path)?.read_at(&mut chunk, self.offset)?;
+        chunk.truncate(n);
+        if let Some(end) = memchr::memrchr(b'\n', &chunk) {
+            chunk.truncate(end + 1);
+        }
+        Ok(chunk)
+    }
+}
+
+impl Script for FilesScript {
+    fn next(&mut self) -> io::Result<Option<(Duration, Record)>> {
+        let mut record = self.ready.pop_front().or_else(|| self.read_piece());
+        if record.is_none() && !std::mem::replace(&mut self.claimed, true) {
+            let claim = self
+                .claim
+                .map(|stuck_for| What::Other(Input::Claim { stuck_for }));
+            record = claim.map(|what| Record { seen: None, what });
+        }
+        Ok(record.map(|record| (self.rate.position(self.bytes), record)))
+    }
+
+    fn rewind(&mut self) -> io::Result<()> {
+        self.begin();
+        Ok(())
+    }
+
+    fn axis(&self) -> Axis {
+        Axis::Bytes
+    }
+
+    fn length(&self) -> Duration {
+        self.rate.position(self.rate.total)
+    }
+
+    fn losses(&self) -> u64 {
+        0
+    }
+}
+
+/// Writes everything a script plays as a journal.
+///
+/// # Errors
+/// If the script cannot be read or the journal not be written.
+pub fn save<W: Write>(script: &mut dyn Script, out: W) -> io::Result<W> {
+    let mut writer = Writer::new(out)?;
+    while let Some((_, record)) = script.next()? {
+        writer.append(record.seen, &record.what.as_input())?;
+    }
+    writer.finish()
+}
+
+/// Opens a journal file for playing.
+///
+/// # Errors
+/// If it is no journal or cannot be read.
+pub fn open_journal(path: &Path) -> io::Result<Box<dyn Script>> {
+    Ok(Box::new(JournalScript::new(
+        crate::app::report::open_journal(path)?,
+    )))
+}

@@ -1,0 +1,242 @@
+//! Reads everything there is, once, and gives one diagnosis.
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::engine::ids::SourceId;
+use crate::engine::input::{EndReason, Input, SourceInfo, SourceKind};
+use crate::engine::snapshot::Snapshot;
+use crate::error::{InputError, in_words};
+use crate::sources::discover::{Discoverer, Found, Log};
+use crate::sources::journal::read::{Journal, Losses};
+use crate::sources::read::Reader;
+use crate::sources::record::What;
+use crate::sources::tail::source_info;
+
+/// What to read.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// `PATH|GLOB|DIR|JOURNAL|-`; none means the present folder.
+    pub paths: Vec<PathBuf>,
+    /// The user says that the job stands still, for this long if given.
+    pub claim: Option<Option<Duration>>,
+}
+
+/// The diagnosis and how it came about.
+#[derive(Debug)]
+pub struct Report {
+    /// What was found out; `None` if there was nothing to read.
+    pub snapshot: Option<Arc<Snapshot>>,
+    /// Names of what was read.
+    pub taken: Vec<String>,
+    /// What was passed over, and why.
+    pub passed_over: Vec<(PathBuf, String)>,
+    /// What was asked for and could not be used.
+    pub problems: Vec<InputError>,
+}
+
+/// Reads and diagnoses. Saved logs carry no arrival times, so none are given to the engine: a
+/// file's own times prove nothing. Journals carry theirs.
+#[must_use]
+pub fn run(plan: &Plan, engine: Engine) -> Report {
+    let found = Discoverer::new(&plan.paths).search();
+    let mut reading = Reading {
+        engine,
+        reader: Reader::default(),
+        next: 0,
+        problems: Vec::new(),
+    };
+    let Found {
+        logs,
+        journals,
+        stdin,
+        passed_over,
+        problems,
+    } = found;
+    let mut taken: Vec<String> = logs.iter().map(|log| log.name.clone()).collect();
+    taken.extend(stdin.then(|| "stdin".to_owned()));
+    taken.extend(journals.iter().map(|path| path.display().to_string()));
+    reading.problems = problems;
+    if taken.is_empty() {
+        if reading.problems.is_empty() {
+            reading.problems.push(no_logs(&plan.paths));
+        }
+        return Report {
+            snapshot: None,
+            taken,
+            passed_over,
+            problems: reading.problems,
+        };
+    }
+
+    // All names come first: which number in a file's name is a rank shows beside the other names.
+    let sources: Vec<SourceId> = logs.iter().map(|log| reading.announce_log(log)).collect();
+    let stdin = stdin.then(|| reading.announce_stdin());
+    for (log, source) in logs.iter().zip(sources) {
+        reading.log(log, source);
+    }
+    if let Some(source) = stdin {
+        reading.stdin(source);
+    }
+    for path in &journals {
+        reading.journal(path);
+    }
+    if let Some(stuck_for) = plan.claim {
+        reading.engine.handle(None, Input::Claim { stuck_for });
+    }
+    let snapshot = Some(Arc::new(reading.engine.snapshot()));
+    Report {
+        snapshot,
+        taken,
+        passed_over,
+        problems: reading.problems,
+    }
+}
+
+/// The problem of a search that found nothing.
+#[must_use]
+pub fn no_logs(paths: &[PathBuf]) -> InputError {
+    let here = PathBuf::from(".");
+    let path = paths.first().unwrap_or(&here);
+    InputError::because("find logs below", path, "there is none")
+        .hint("`-v` lists what was passed over, and why")
+}
+
+struct Reading {
+    engine: Engine,
+    reader: Reader,
+    next: u32,
+    problems: Vec<InputError>,
+}
+
+impl Reading {
+    fn announce_log(&mut self, log: &Log) -> SourceId {
+        let source = self.new_source();
+        self.engine.handle(
+            None,
+            Input::Source(source_info(source, log, SourceKind::File)),
+        );
+        source
+    }
+
+    fn announce_stdin(&mut self) -> SourceId {
+        let source = self.new_source();
+        let name = "stdin".to_owned();
+        let info = SourceInfo {
+            id: source,
+            name,
+            kind: SourceKind::Stdin,
+            host: None,
+            pid: None,
+            rank: None,
+        };
+        self.engine.handle(None, Input::Source(info));
+        source
+    }
+
+    fn new_source(&mut self) -> SourceId {
+        let source = SourceId(self.next);
+        self.next += 1;
+        source
+    }
+
+    fn log(&mut self, log: &Log, source: SourceId) {
+        let engine = &mut self.engine;
+        let mut sink = |offset, chunk: &[u8]| {
+            let input = Input::Bytes {
+                source,
+                offset,
+                chunk,
+            };
+            engine.handle(None, input);
+        };
+        let result = self.reader.read(log, &mut sink);
+        self.end(source, result.map(drop));
+    }
+
+    fn stdin(&mut self, source: SourceId) {
+        let engine = &mut self.engine;
+        let mut sink = |offset, chunk: &[u8]| {
+            let input = Input::Bytes {
+                source,
+                offset,
+                chunk,
+            };
+            engine.handle(None, input);
+        };
+        let result = self.reader.drain(&mut io::stdin().lock(), &mut sink);
+        self.end(
+            source,
+            result
+                .map(drop)
+                .map_err(|error| InputError::io("read", Path::new("stdin"), &error)),
+        );
+    }
+
+    /// What was piped in here came from a file or `cat`: its end says nothing about the job.
+    fn end(&mut self, source: SourceId, result: Result<(), InputError>) {
+        let (why, detail) = match result {
+            Ok(()) => (EndReason::Eof, None),
+            Err(problem) => {
+                let detail = problem.why.clone();
+                self.problems.push(problem);
+                (EndReason::Unreadable, Some(detail))
+            }
+        };
+        self.engine.handle(
+            None,
+            Input::Ended {
+                source,
+                why,
+                detail,
+            },
+        );
+    }
+
+    fn journal(&mut self, path: &Path) {
+        let base = self.next;
+        let engine = &mut self.engine;
+        let next = &mut self.next;
+        let result = open_journal(path).and_then(|mut journal| {
+            while let Some(mut record) = journal.next_record()? {
+                record.what.shift_source(base);
+                if let What::Other(Input::Source(info)) = &record.what {
+                    *next = (*next).max(info.id.0.saturating_add(1));
+                }
+                engine.handle(record.seen, record.what.as_input());
+            }
+            Ok(journal.losses())
+        });
+        match result {
+            Ok(losses) => self.problems.extend(losses_in_words(path, losses)),
+            Err(error) => self
+                .problems
+                .push(InputError::because("read", path, in_words(&error))),
+        }
+    }
+}
+
+/// Opens a journal in a file.
+pub(crate) fn open_journal(path: &Path) -> io::Result<Journal<BufReader<File>>> {
+    Journal::open(BufReader::new(File::open(path)?))
+}
+
+/// What a journal lost, as a problem; a torn end alone is what a crash leaves and is only told.
+pub(crate) fn losses_in_words(path: &Path, losses: Losses) -> Option<InputError> {
+    let Losses {
+        unknown,
+        damaged,
+        torn_bytes,
+    } = losses;
+    if (unknown, damaged, torn_bytes) == (0, 0, 0) {
+        return None;
+    }
+    let why = format!(
+        "{damaged} records are damaged, {unknown} are of a later version, {torn_bytes} bytes at the end are unfinished; the rest was used"
+    );
+    Some(InputError::because("read all of", path, why))
+}

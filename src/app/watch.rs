@@ -1,0 +1,322 @@
+//! Watches a job: starts the threads of its sources and the one of the engine.
+//!
+//! ```text
+//!  tail thread ──┐
+//!  stdin thread ─┼─► bounded inbox ─► engine thread ─► Handle
+//!  pipe threads ─┘      (waits, counted)   └─► recorder thread
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::clock::Clock;
+use super::engine_thread::{Core, INBOX, Live, Msg, Sender};
+use super::handle::{Following, Handle, Mode, Shared, Status};
+use super::lines::Lines;
+use super::recorder::Recorder;
+use crate::engine::Engine;
+use crate::engine::input::{EndReason, Input, SourceInfo, SourceKind};
+use crate::engine::snapshot::Snapshot;
+use crate::error::{InputError, in_words};
+use crate::sources::discover::{Discoverer, Found};
+use crate::sources::record::{Record, What};
+use crate::sources::stdin;
+use crate::sources::tail::{Tailer, hint::Hints, source_info};
+
+/// Between two looks while files change.
+const BUSY: Duration = Duration::from_millis(50);
+/// Between two looks while nothing changes.
+const CALM: Duration = Duration::from_millis(250);
+/// Events do not make us look more often than this.
+const CALLED: Duration = Duration::from_millis(20);
+/// Between two searches for new files.
+const SEARCH: Duration = Duration::from_millis(500);
+/// Looking and searching take one part in so many of a core at most.
+const SHARE: u32 = 50;
+
+/// What to watch.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// `PATH|GLOB|DIR|-`; none means the present folder.
+    pub paths: Vec<PathBuf>,
+    /// The user says that the job stands still, for this long if given.
+    pub claim: Option<Option<Duration>>,
+    /// Journal to write.
+    pub record: Option<PathBuf>,
+}
+
+/// A running watch. Dropping it without [`Watch::finish`] leaves its threads to end by themselves.
+pub struct Watch {
+    handle: Handle,
+    engine: JoinHandle<()>,
+    /// What was passed over at the start, and why.
+    pub passed_over: Vec<(PathBuf, String)>,
+    /// What was asked for and could not be used.
+    pub problems: Vec<InputError>,
+}
+
+impl Watch {
+    /// What views see.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Ends the watch, closes the journal and returns the last state.
+    #[must_use]
+    pub fn finish(self) -> Arc<Snapshot> {
+        self.handle.shutdown();
+        // The thread catches the engine's panics; should it still panic, the last snapshot stands.
+        let _panicked = self.engine.join();
+        self.handle.snapshot()
+    }
+}
+
+/// Starts watching. The first look at the files happens before this returns, so what is missing is
+/// known at once.
+///
+/// # Errors
+/// If nothing at all can be watched, the journal cannot be created, or a thread cannot be started.
+pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
+    let recorder = plan.record.as_deref().map(Recorder::create).transpose()?;
+    let clock = Clock::start();
+    let (inbox, outbox) = sync_channel(INBOX);
+    let mut status = Status::new(Mode::Live);
+    status.recording = plan.record.as_ref().map(|path| path.display().to_string());
+    let wake = inbox.clone();
+    let wake = Box::new(move || drop(wake.try_send(Msg::Wake)));
+    let shared = Arc::new(Shared::new(engine.snapshot(), status, wake));
+    let sender = Sender {
+        inbox,
+        shared: Arc::clone(&shared),
+    };
+    let lines = Arc::new(Lines::default());
+
+    // Sources are announced here, before any thread runs; the inbox is not read yet, so they wait aside.
+    let mut first = Vec::new();
+    let mut tailer = Tailer::new(Discoverer::new(&plan.paths), 0);
+    let found = tailer.search(&mut |input| first.push(What::from_input(&input)));
+    let Found {
+        logs: pipes,
+        journals,
+        stdin,
+        passed_over,
+        mut problems,
+    } = found;
+    problems.extend(journals.iter().map(|path| journal_is_not_live(path)));
+    let anything = stdin || !pipes.is_empty() || !tailer.is_empty() || waits_for_files(&plan.paths);
+    if !anything {
+        let nothing = || InputError::because("watch", Path::new("nothing"), "no input");
+        return Err(if problems.is_empty() {
+            nothing()
+        } else {
+            problems.remove(0)
+        });
+    }
+    let pumps = pipes.len() + usize::from(stdin);
+    let follows = !tailer.is_empty() || waits_for_files(&plan.paths);
+    let core = Core::new(engine, Arc::clone(&shared), Arc::clone(&lines))
+        .map_err(|error| no_thread(&error))?;
+    let live = Live::new(core, outbox, clock, recorder, pumps + usize::from(follows));
+    let engine = spawn("engine", move || live.run())?;
+
+    for what in first {
+        sender.send(Msg::Record(Record {
+            seen: Some(clock.now()),
+            what,
+        }));
+    }
+    if let Some(stuck_for) = plan.claim {
+        let what = What::Other(Input::Claim { stuck_for });
+        sender.send(Msg::Record(Record {
+            seen: Some(clock.now()),
+            what,
+        }));
+    }
+    if stdin {
+        let id = tailer.new_source();
+        let name = "stdin".to_owned();
+        let info = SourceInfo {
+            id,
+            name,
+            kind: SourceKind::Stdin,
+            host: None,
+            pid: None,
+            rank: None,
+        };
+        start_pump(info, Pipe::Stdin, sender.clone(), clock)?;
+    }
+    for log in pipes {
+        let info = source_info(tailer.new_source(), &log, SourceKind::Stdin);
+        start_pump(info, Pipe::Named(log.path), sender.clone(), clock)?;
+    }
+    if follows {
+        spawn("tail", move || follow(tailer, &lines, &sender, clock))?;
+    }
+    Ok(Watch {
+        handle: Handle { shared },
+        engine,
+        passed_over,
+        problems,
+    })
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, InputError> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(|error| no_thread(&error))
+}
+
+fn no_thread(error: &io::Error) -> InputError {
+    InputError::io("start a thread for", Path::new("watching"), error)
+}
+
+fn journal_is_not_live(path: &Path) -> InputError {
+    InputError::because("watch", path, "it is a journal, which does not grow")
+        .hint("play it with `unhang replay`")
+}
+
+/// True if files may still appear: a folder or a pattern was named, or nothing at all.
+fn waits_for_files(paths: &[PathBuf]) -> bool {
+    paths.is_empty()
+        || paths
+            .iter()
+            .any(|path| path.is_dir() || path.to_string_lossy().contains(['*', '?', '[']))
+}
+
+enum Pipe {
+    Stdin,
+    Named(PathBuf),
+}
+
+/// Starts a thread that reads a pipe to its end.
+fn start_pump(
+    info: SourceInfo,
+    pipe: Pipe,
+    sender: Sender,
+    clock: Clock,
+) -> Result<(), InputError> {
+    let send = move |what: What| {
+        sender
+            .send(Msg::Record(Record {
+                seen: Some(clock.now()),
+                what,
+            }))
+            .then(|| sender.clone())
+    };
+    spawn("pipe", move || {
+        let id = info.id;
+        if send(What::Other(Input::Source(info))).is_none() {
+            return;
+        }
+        let sink = |offset, bytes: &[u8]| {
+            send(What::Bytes {
+                source: id,
+                offset,
+                chunk: bytes.to_vec(),
+            })
+            .is_some()
+        };
+        let result = match pipe {
+            Pipe::Stdin => stdin::pump(io::stdin(), sink),
+            // Opening waits for the writer.
+            Pipe::Named(path) => std::fs::File::open(path).and_then(|file| stdin::pump(file, sink)),
+        };
+        let why = if result.is_ok() {
+            EndReason::Closed
+        } else {
+            EndReason::Unreadable
+        };
+        let detail = result.err().as_ref().map(in_words);
+        if let Some(sender) = send(What::Other(Input::Ended {
+            source: id,
+            why,
+            detail,
+        })) {
+            sender.send(Msg::Done);
+        }
+    })?;
+    Ok(())
+}
+
+/// The tail thread: looks, searches, sleeps.
+fn follow(mut tailer: Tailer, lines: &Lines, sender: &Sender, clock: Clock) {
+    let (called, calls) = sync_channel(1);
+    let mut hints = Hints::new(move || {
+        // One call that waits is enough.
+        let _waiting = called.try_send(());
+    });
+    let mut told = None;
+    let mut searched = Instant::now();
+    let mut search_every = Duration::ZERO;
+    let mut pause = BUSY;
+    loop {
+        let mut open = true;
+        let mut sink = |input: Input<'_>| {
+            let record = Record {
+                seen: Some(clock.now()),
+                what: What::from_input(&input),
+            };
+            open &= sender.send(Msg::Record(record));
+        };
+        let started = Instant::now();
+        if search_every.is_zero() || searched.elapsed() >= search_every {
+            let found = tailer.search(&mut sink);
+            search_every = SEARCH.max(started.elapsed() * SHARE);
+            searched = Instant::now();
+            for problem in found.problems {
+                sender.send(Msg::Message(problem.to_string()));
+            }
+            hints.watch(tailer.folders());
+            tell(&hints, &mut told, sender);
+            for (source, path) in tailer.take_new_files() {
+                lines.in_file(source, path);
+            }
+        }
+        let round = tailer.poll(&mut sink);
+        for problem in tailer.take_problems() {
+            sender.send(Msg::Message(problem.to_string()));
+        }
+        if !open || sender.shared.is_shut_down() {
+            return;
+        }
+        if round.more {
+            continue;
+        }
+        pause = if round.changing {
+            BUSY
+        } else {
+            (pause * 2).min(CALM)
+        };
+        wait(pause.max(started.elapsed() * SHARE / 2), &calls);
+    }
+}
+
+/// Sleeps, or until an event calls.
+fn wait(pause: Duration, calls: &Receiver<()>) {
+    let started = Instant::now();
+    match calls.recv_timeout(pause) {
+        Ok(()) => thread::sleep(CALLED.min(pause).saturating_sub(started.elapsed())),
+        Err(RecvTimeoutError::Timeout) => {}
+        // Without a watcher nobody calls.
+        Err(RecvTimeoutError::Disconnected) => {
+            thread::sleep(pause.saturating_sub(started.elapsed()));
+        }
+    }
+}
+
+fn tell(hints: &Hints, told: &mut Option<Following>, sender: &Sender) {
+    let following = match hints.why_polling() {
+        Some(why) => Following::Polling(why.to_owned()),
+        None => Following::Events,
+    };
+    if told.as_ref() != Some(&following) {
+        *told = Some(following.clone());
+        sender.send(Msg::Following(following));
+    }
+}

@@ -1,0 +1,201 @@
+//! Options that every command shares, and how they are understood.
+
+use std::env;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::messages;
+use super::ranks::Ranks;
+use crate::app::rules::RuleFiles;
+use crate::engine::snapshot::Snapshot;
+use crate::engine::{Engine, Options};
+use crate::views::escape::Glyphs;
+use crate::views::report::ReportOptions;
+use crate::views::{json, report};
+
+/// Options that every command shares.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Common {
+    /// Add the rules in this folder to the built-in ones
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) rules: Vec<PathBuf>,
+    /// When to use colours; `auto` honours NO_COLOR
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, global = true)]
+    pub(crate) color: Color,
+    /// Draw with ASCII characters only
+    #[arg(long, global = true)]
+    pub(crate) ascii: bool,
+    /// Show only these ranks, such as 0-7,12 (all of them are diagnosed)
+    #[arg(long, value_name = "RANKS", global = true)]
+    pub(crate) ranks: Option<Ranks>,
+    /// Show everything: all findings, and which files were read and which were not
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How a diagnosis is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people, 80 columns.
+    Text,
+    /// For an issue or a chat.
+    Markdown,
+    /// For programs: schema 1.
+    Json,
+}
+
+impl Common {
+    /// Whether what is written to `stream` is coloured.
+    #[must_use]
+    pub(crate) fn color_on(&self, stream: &impl IsTerminal) -> bool {
+        let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+        match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                stream.is_terminal()
+                    && !set("NO_COLOR")
+                    && env::var_os("TERM").is_none_or(|term| term != "dumb")
+            }
+        }
+    }
+
+    /// Characters that may be used.
+    #[must_use]
+    pub(crate) fn glyphs(&self) -> Glyphs {
+        if self.ascii {
+            Glyphs::Ascii
+        } else {
+            Glyphs::Unicode
+        }
+    }
+
+    /// Every rule file; what is wrong with them is told once.
+    #[must_use]
+    pub(crate) fn rule_files(&self) -> RuleFiles {
+        let (files, problems) = RuleFiles::read(&self.rules);
+        for problem in &problems {
+            messages::problem(problem);
+        }
+        for broken in files.load(self.color_on(&io::stderr())).1 {
+            messages::raw(&broken);
+        }
+        files
+    }
+
+    /// The diagnosis as text; `full` lists every rank in JSON however many there are.
+    #[must_use]
+    pub(crate) fn render(&self, snapshot: &Snapshot, format: Format, full: bool) -> String {
+        let narrowed;
+        let snapshot = match &self.ranks {
+            Some(ranks) => {
+                narrowed = ranks.narrow(snapshot);
+                &narrowed
+            }
+            None => snapshot,
+        };
+        let options = ReportOptions {
+            width: 80,
+            color: self.color_on(&io::stdout()),
+            ascii: self.ascii,
+            verbose: self.verbose,
+        };
+        match format {
+            Format::Text => report::text(snapshot, &options),
+            Format::Markdown => report::markdown(snapshot),
+            Format::Json => json::to_string(snapshot, full),
+        }
+    }
+}
+
+/// Makes an engine; for replays as often as one is needed.
+#[must_use]
+pub(crate) fn new_engine(files: &RuleFiles, keep_recent: bool) -> Engine {
+    Engine::new(files.load(false).0, Options { keep_recent })
+}
+
+/// `90`, `90s`, `10m`, `1h30m`, `1.5h`: a number without a unit is seconds.
+///
+/// # Errors
+/// A fragment that says what is wrong.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no duration such as 90s, 10m or 1h30m");
+    let mut rest = text.trim();
+    let mut total = Duration::ZERO;
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
+        let (number, after) = rest.split_at(digits);
+        let letters = after
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(letters);
+        let scale = match unit {
+            "ms" => 0.001,
+            "" | "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            "d" => 86_400.0,
+            _ => return Err(wrong()),
+        };
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let part = Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = after;
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        let good = [
+            ("90", 90.0),
+            ("90s", 90.0),
+            ("10m", 600.0),
+            ("1h30m", 5_400.0),
+            ("1.5h", 5_400.0),
+            ("250ms", 0.25),
+        ];
+        for (text, seconds) in good {
+            assert_eq!(
+                duration(text),
+                Ok(Duration::from_secs_f64(seconds)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "m",
+            "10 minutes",
+            "-1",
+            "1e400",
+            "999999999999999999999d",
+            "1..2s",
+        ] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `unhang replay`: the dashboard over a saved failure; its report where there is no terminal.
+
+use std::io::{IsTerminal, stdout};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args;
+
+use super::common::{Common, Format, duration, new_engine};
+use super::report::ClaimArgs;
+use super::{dashboard, messages, output};
+use crate::app::replay::script::{FilesScript, Script, open_journal};
+use crate::app::replay::{self, Start};
+use crate::app::{report, signals};
+use crate::error::{InputError, in_words};
+use crate::exit;
+use crate::sources::discover::{Discoverer, Found};
+
+/// Arguments of `unhang replay`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// A journal, or saved logs: files, patterns, folders; the present folder if none
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) claim: ClaimArgs,
+    #[command(flatten)]
+    pub(crate) play: PlayArgs,
+}
+
+/// How to play.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct PlayArgs {
+    /// Play this many times as fast, 0.1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    pub(crate) speed: f64,
+    /// Begin at this time from the start, such as 90s
+    #[arg(long, value_name = "T", value_parser = duration)]
+    pub(crate) at: Option<Duration>,
+}
+
+/// Runs `unhang replay`.
+///
+/// # Errors
+/// If there is nothing to play, or the terminal or standard output fails.
+pub(crate) fn run(args: &ReplayArgs, common: &Common) -> anyhow::Result<u8> {
+    let (script, unread) = open(args, common)?;
+    let code = play(script, args.play, common)?;
+    Ok(if unread { exit::INPUT } else { code })
+}
+
+/// What to play, and whether something that was asked for could not be used.
+fn open(args: &ReplayArgs, common: &Common) -> anyhow::Result<(Box<dyn Script>, bool)> {
+    let Found {
+        logs,
+        journals,
+        stdin,
+        passed_over,
+        mut problems,
+    } = Discoverer::new(&args.paths).search();
+    if common.verbose {
+        let taken: Vec<String> = logs.iter().map(|log| log.name.clone()).collect();
+        messages::inputs(&taken, &passed_over);
+    }
+    let piped = logs.iter().find(|log| log.pipe).map(|log| log.path.clone());
+    if let Some(pipe) = stdin.then(|| PathBuf::from("-")).or(piped) {
+        let problem = InputError::because("replay", &pipe, "a pipe cannot go back");
+        return Err(problem.hint("save it in a file first").into());
+    }
+    match (journals.as_slice(), logs.is_empty()) {
+        ([journal], true) => {
+            for problem in &problems {
+                messages::problem(problem);
+            }
+            Ok((journal_script(journal)?, !problems.is_empty()))
+        }
+        ([], false) => {
+            for problem in &problems {
+                messages::problem(problem);
+            }
+            Ok((
+                Box::new(FilesScript::new(logs, args.claim.stuck)),
+                !problems.is_empty(),
+            ))
+        }
+        ([], true) if problems.is_empty() => Err(report::no_logs(&args.paths).into()),
+        ([], true) => Err(problems.remove(0).into()),
+        _ => bail!("one journal or saved logs can be played, not both"),
+    }
+}
+
+fn journal_script(path: &Path) -> Result<Box<dyn Script>, InputError> {
+    open_journal(path).map_err(|error| InputError::because("read", path, in_words(&error)))
+}
+
+/// Plays: the dashboard, or at once to the end and a report where there is no terminal.
+///
+/// # Errors
+/// If the script cannot be read, or the terminal or standard output fails.
+pub(crate) fn play(
+    mut script: Box<dyn Script>,
+    args: PlayArgs,
+    common: &Common,
+) -> anyhow::Result<u8> {
+    let files = common.rule_files();
+    if !stdout().is_terminal() {
+        let mut engine = new_engine(&files, false);
+        let snapshot = replay::to_the_end(script.as_mut(), &mut engine)?;
+        output::print(&common.render(&snapshot, Format::Text, false))?;
+        return Ok(exit::of_state(snapshot.verdict.state));
+    }
+    let start = Start {
+        speed: args.speed,
+        at: args.at.unwrap_or_default(),
+    };
+    let replay = replay::start(script, move || new_engine(&files, true), start)?;
+    let handle = replay.handle();
+    let ender = handle.clone();
+    signals::on_end(move || ender.shutdown())?;
+    let shown = dashboard::show(&handle, common);
+    let snapshot = replay.finish();
+    shown?;
+    if let Some(panic) = handle.status().failure {
+        bail!("a bug in the engine ended it: {panic}");
+    }
+    Ok(exit::of_state(snapshot.verdict.state))
+}

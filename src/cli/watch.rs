@@ -1,0 +1,166 @@
+//! `unhang watch`: the dashboard of a running job, or lines as things happen where there is no terminal.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stdout};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::common::{Common, Format, new_engine};
+use super::report::ClaimArgs;
+use super::{dashboard, messages, output};
+use crate::app::handle::{Following, Handle};
+use crate::app::signals;
+use crate::app::watch::{self, Plan};
+use crate::engine::input::Time;
+use crate::engine::snapshot::Snapshot;
+use crate::engine::vocab::{Class, Severity, State};
+use crate::exit;
+use crate::views::escape::harmless;
+
+/// Arguments of `unhang watch`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Logs: files, patterns, folders, or - for standard input; the present folder if none.
+    /// Files that appear later below a folder are watched too
+    pub(crate) paths: Vec<PathBuf>,
+    /// Record everything that is seen, to be played again with `unhang replay`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) claim: ClaimArgs,
+    /// Without a terminal: how to print the last diagnosis; anything but text prints only that
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// List every rank in JSON, however many there are
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+/// Runs `unhang watch`.
+///
+/// # Errors
+/// If nothing can be watched, or the terminal or standard output fails.
+pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
+    let plan = Plan {
+        paths: args.paths.clone(),
+        claim: args.claim.stuck,
+        record: args.record.clone(),
+    };
+    let dashboard = stdout().is_terminal();
+    let watch = watch::start(&plan, new_engine(&common.rule_files(), dashboard))?;
+    if common.verbose {
+        messages::inputs(&[], &watch.passed_over);
+    }
+    for problem in &watch.problems {
+        messages::problem(problem);
+    }
+    let unread = !watch.problems.is_empty();
+    let handle = watch.handle();
+    let ender = handle.clone();
+    signals::on_end(move || ender.shutdown())?;
+    let shown = if dashboard {
+        dashboard::show(&handle, common)
+    } else {
+        follow(&handle, common, args.format)
+    };
+    let snapshot = watch.finish();
+    shown?;
+    let status = handle.status();
+    if dashboard {
+        status
+            .messages
+            .iter()
+            .for_each(|text| messages::warning(text));
+    } else {
+        output::print(&common.render(&snapshot, args.format, args.full))?;
+    }
+    if let Some(panic) = status.failure {
+        anyhow::bail!("a bug in the engine ended it: {panic}");
+    }
+    Ok(if unread {
+        exit::INPUT
+    } else {
+        exit::of_state(snapshot.verdict.state)
+    })
+}
+
+/// Prints what happens until the input or the user ends it.
+fn follow(handle: &Handle, common: &Common, format: Format) -> anyhow::Result<()> {
+    let mut printer = Printer {
+        common,
+        first: None,
+        told: BTreeMap::new(),
+        verdict: None,
+    };
+    let mut messages_told = 0;
+    let mut following_told = None;
+    let mut seen = 0;
+    loop {
+        let status = handle.status();
+        if format == Format::Text {
+            output::print(&printer.news(&handle.snapshot()))?;
+        }
+        // Old messages make room for new ones, so the number told is only a hint.
+        messages_told = messages_told.min(status.messages.len());
+        for text in &status.messages[messages_told..] {
+            messages::warning(text);
+        }
+        messages_told = status.messages.len();
+        if let Following::Polling(why) = &status.following
+            && following_told.as_ref() != Some(why)
+        {
+            messages::warning(&format!("looking again and again: {why}"));
+            following_told = Some(why.clone());
+        }
+        if status.shutdown || status.ended || status.failure.is_some() {
+            return Ok(());
+        }
+        seen = handle.wait_for_change(seen, Duration::from_secs(60));
+    }
+}
+
+/// Remembers what was printed already.
+struct Printer<'a> {
+    common: &'a Common,
+    first: Option<Time>,
+    /// Findings told, by rule and communicator.
+    told: BTreeMap<(String, Option<String>), usize>,
+    verdict: Option<(State, Class)>,
+}
+
+impl Printer<'_> {
+    /// Lines about what is new in this snapshot.
+    fn news(&mut self, snapshot: &Snapshot) -> String {
+        let mut out = String::new();
+        let Some(now) = snapshot.now else { return out };
+        let since = now.since(*self.first.get_or_insert(now));
+        let mut line = |what: &str, text: &str| {
+            let text = harmless(text, self.common.glyphs());
+            out.push_str(&format!("[+{:.1}s] {what} {text}\n", since.as_secs_f64()));
+        };
+        let mut seen: BTreeMap<(String, Option<String>), usize> = BTreeMap::new();
+        for finding in &snapshot.findings {
+            if finding.severity == Severity::Info && !self.common.verbose {
+                continue;
+            }
+            let key = (finding.id.clone(), finding.comm.clone());
+            let count = seen.entry(key.clone()).or_default();
+            *count += 1;
+            if *count > self.told.get(&key).copied().unwrap_or(0) {
+                self.told.insert(key, *count);
+                line(
+                    finding.severity.name(),
+                    &format!("{} {}", finding.id, finding.title),
+                );
+            }
+        }
+        let verdict = (snapshot.verdict.state, snapshot.verdict.class);
+        if self.verdict != Some(verdict) && verdict != (State::Inconclusive, Class::Inconclusive) {
+            self.verdict = Some(verdict);
+            line(verdict.0.name(), &snapshot.verdict.summary);
+        }
+        out
+    }
+}

@@ -1,0 +1,218 @@
+//! Variables and versions that differ between ranks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Draft, Scene, ranges, wait};
+use crate::engine::demux::Hint;
+use crate::engine::finding::Finding;
+use crate::engine::job::{Kept, RankRec};
+use crate::engine::vocab::{Phase, Role};
+
+/// Variables that change how ranks talk to each other and so must agree on all ranks of a
+/// communicator (NCCL checks none of them, `src/enqueue.cc`, `src/graph/*.cc`). Paths of files and
+/// names of interfaces may differ between hosts and are left out.
+const MUST_AGREE: [&str; 34] = [
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "NCCL_BUFFSIZE",
+    "NCCL_LL_BUFFSIZE",
+    "NCCL_LL128_BUFFSIZE",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_NRINGS",
+    "NCCL_MAX_NRINGS",
+    "NCCL_MIN_CTAS",
+    "NCCL_MAX_CTAS",
+    "NCCL_MIN_P2P_NCHANNELS",
+    "NCCL_MAX_P2P_NCHANNELS",
+    "NCCL_NCHANNELS_PER_NET_PEER",
+    "NCCL_NTHREADS",
+    "NCCL_P2P_DISABLE",
+    "NCCL_P2P_LEVEL",
+    "NCCL_P2P_DIRECT_DISABLE",
+    "NCCL_P2P_PXN_LEVEL",
+    "NCCL_SHM_DISABLE",
+    "NCCL_CUMEM_ENABLE",
+    "NCCL_CUMEM_HOST_ENABLE",
+    "NCCL_NET",
+    "NCCL_NET_SHARED_BUFFERS",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_MNNVL_ENABLE",
+    "NCCL_COLLNET_ENABLE",
+    "NCCL_CROSS_NIC",
+    "NCCL_PXN_DISABLE",
+    "NCCL_PAT_ENABLE",
+    "NCCL_CHUNK_SIZE",
+    "NCCL_RUNTIME_CONNECT",
+    "NCCL_IB_QPS_PER_CONNECTION",
+    "NCCL_IB_SPLIT_DATA_ON_QPS",
+];
+
+/// Adds findings about what differs.
+pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
+    let trouble = scene.claimed
+        || wait::standstill(scene).is_some()
+        || found.iter().any(|f| f.role == Role::Cause)
+        || scene
+            .ranks
+            .ranks
+            .iter()
+            .any(|r| wait::end_of(scene, r) == wait::End::Badly);
+    found.extend(
+        MUST_AGREE
+            .iter()
+            .filter_map(|name| variable(scene, name, trouble)),
+    );
+    found.extend(version(scene, trouble));
+}
+
+fn variable(scene: &Scene<'_>, name: &str, trouble: bool) -> Option<Finding> {
+    let mut values: BTreeMap<Option<&str>, BTreeSet<u32>> = BTreeMap::new();
+    let mut lines: Vec<(u32, &Kept)> = Vec::new();
+    for rec in &scene.ranks.ranks {
+        let set = scene.records(rec).find_map(|r| r.env.get(name));
+        match set {
+            Some((value, line)) => {
+                values.entry(Some(value)).or_default().insert(rec.rank);
+                lines.push((rec.rank, line));
+            }
+            // Values are printed when they are first read: only a rank that came as far shows by
+            // its silence that it leaves the default.
+            None if came_far(scene, rec) => {
+                values.entry(None).or_default().insert(rec.rank);
+            }
+            None => {}
+        }
+    }
+    if values.len() < 2 {
+        return None;
+    }
+    let (usual_value, usual) = values.iter().max_by_key(|(value, ranks)| {
+        (
+            ranks.len(),
+            value.is_none(),
+            std::cmp::Reverse(ranks.first().copied()),
+        )
+    })?;
+    let odd: BTreeSet<u32> = values
+        .iter()
+        .filter(|(v, _)| *v != usual_value)
+        .flat_map(|(_, r)| r.iter().copied())
+        .collect();
+    let odd_value = values.keys().find(|v| *v != usual_value)?;
+    let mut draft = Draft::new(scene, "ENV001")?;
+    if !trouble {
+        draft.note();
+    }
+    draft
+        .fact("variable", name)
+        .fact("odd_value", odd_value.unwrap_or_default())
+        .fact("odd_ranks", ranges(odd.iter().copied()))
+        .fact("usual_value", usual_value.unwrap_or_default())
+        .fact("usual_ranks", ranges(usual.iter().copied()))
+        .ranks(values.values().flatten().copied());
+    if odd.len() < usual.len() || usual_value.is_none() {
+        draft
+            .accuse(odd.iter().copied())
+            .accuse_hosts(odd_hosts(scene, &odd));
+    }
+    for (rank, line) in lines.iter().take(8) {
+        draft.evidence(line, Some(*rank));
+    }
+    Some(draft.build())
+}
+
+/// Whole hosts that differ, where there are others.
+fn odd_hosts(scene: &Scene<'_>, odd: &BTreeSet<u32>) -> BTreeSet<String> {
+    let whole = scene.whole_hosts(odd);
+    if whole.len() < scene.hosts().len() {
+        whole
+    } else {
+        BTreeSet::new()
+    }
+}
+
+fn came_far(scene: &Scene<'_>, rec: &RankRec) -> bool {
+    let prints_environment = scene
+        .records(rec)
+        .any(|r| r.nccl.is_some() || !r.env.is_empty() || r.network.is_some());
+    prints_environment
+        && scene
+            .records(rec)
+            .any(|r| r.phase >= Phase::Topology && r.pid.is_some())
+}
+
+fn version(scene: &Scene<'_>, trouble: bool) -> Option<Finding> {
+    let mut values: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    let mut lines: Vec<(u32, &Kept)> = Vec::new();
+    for rec in &scene.ranks.ranks {
+        if let Some((version, line)) = scene.records(rec).find_map(|r| r.nccl.as_ref()) {
+            values
+                .entry(version.split('+').next().unwrap_or(version))
+                .or_default()
+                .insert(rec.rank);
+            lines.push((rec.rank, line));
+        }
+    }
+    if values.len() < 2 {
+        return None;
+    }
+    let (usual_version, usual) = values
+        .iter()
+        .max_by_key(|(_, ranks)| (ranks.len(), std::cmp::Reverse(ranks.first().copied())))?;
+    let odd: BTreeSet<u32> = values
+        .iter()
+        .filter(|(v, _)| *v != usual_version)
+        .flat_map(|(_, r)| r.iter().copied())
+        .collect();
+    let odd_version = values.keys().find(|v| *v != usual_version)?;
+    let mut draft = Draft::new(scene, "VER003")?;
+    if !trouble {
+        draft.note();
+    }
+    draft
+        .fact("what", "NCCL")
+        .fact("odd_ranks", ranges(odd.iter().copied()))
+        .fact("odd_version", *odd_version)
+        .fact("usual_ranks", ranges(usual.iter().copied()))
+        .fact("usual_version", *usual_version)
+        .ranks(values.values().flatten().copied());
+    if odd.len() < usual.len() {
+        draft
+            .accuse(odd.iter().copied())
+            .accuse_hosts(odd_hosts(scene, &odd));
+    }
+    for (rank, line) in lines.iter().take(8) {
+        draft.evidence(line, Some(*rank));
+    }
+    Some(draft.build())
+}
+
+/// Of two rules that one line fits, the one that the other evidence supports.
+pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut [Finding]) {
+    let plugin = found.iter().position(|f| f.id == "PLUG001");
+    let rdma = found.iter().position(|f| f.id == "IB001");
+    if let (Some(plugin), Some(rdma)) = (plugin, rdma) {
+        let named = found[plugin]
+            .ranks
+            .iter()
+            .any(|r| scene.env_of(*r, "NCCL_NET_PLUGIN").is_some());
+        let less = if named { rdma } else { plugin };
+        found[less].role = Role::Symptom;
+    }
+    let mesh = found.iter().position(|f| f.id == "GLOO001");
+    let loopback = found.iter().position(|f| f.id == "NET009");
+    if let (Some(mesh), Some(loopback)) = (mesh, loopback) {
+        // On one host a loopback address is as good as any, and its owner has just ended.
+        let less = if several_hosts(scene) { mesh } else { loopback };
+        found[less].role = Role::Symptom;
+    }
+}
+
+/// By the names that NCCL prints, or by what the launcher calls the nodes of the logs.
+fn several_hosts(scene: &Scene<'_>) -> bool {
+    let hints: BTreeSet<&Hint> = scene.writers.iter().flat_map(|w| &w.hints).collect();
+    let nodes = hints.iter().filter(|h| matches!(h, Hint::Node(_))).count();
+    let hosts = hints.iter().filter(|h| matches!(h, Hint::Host(_))).count();
+    scene.hosts().len() > 1 || nodes > 1 || hosts > 1
+}

@@ -1,0 +1,294 @@
+//! Is this file a log? Told by its name where that is enough, else by its first bytes.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use memchr::memmem;
+
+use super::decompress::{self, Packing};
+use super::journal;
+
+/// Bytes looked at.
+const HEAD: usize = 8 << 10;
+/// Bytes looked at where the name says nothing.
+const LONG_HEAD: usize = 64 << 10;
+
+/// What a file seems to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guess {
+    /// A log.
+    Log(Packing),
+    /// A journal written by `watch --record`.
+    Journal,
+    /// Something else, in words that follow "is" (`a Flight Recorder dump`).
+    Not(&'static str),
+    /// Nothing yet: empty, and its name does not say that a log will come.
+    Empty,
+}
+
+/// Who chose the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// The user named it: its name is not held against it.
+    ByName,
+    /// It was found below a directory.
+    BySearch,
+}
+
+/// What a name says about a file found below a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameSays {
+    /// Launchers and people call logs like this.
+    Log,
+    /// Programs, data and settings are called like this.
+    Not(&'static str),
+    /// Nothing.
+    Nothing,
+}
+
+const LOG_ENDS: &[&str] = &["log", "out", "err", "stdout", "stderr"];
+const OTHER_ENDS: &[&str] = &[
+    "bin",
+    "c",
+    "cc",
+    "cfg",
+    "conf",
+    "cpp",
+    "csv",
+    "cu",
+    "env",
+    "h",
+    "hpp",
+    "html",
+    "ini",
+    "ipynb",
+    "js",
+    "lock",
+    "md",
+    "npy",
+    "npz",
+    "onnx",
+    "pdf",
+    "pid",
+    "pkl",
+    "pt",
+    "pth",
+    "py",
+    "pyc",
+    "rs",
+    "rst",
+    "safetensors",
+    "sbatch",
+    "sh",
+    "slurm",
+    "so",
+    "toml",
+    "tsv",
+    "ts",
+    "xml",
+    "yaml",
+    "yml",
+    "jsonl",
+    "json",
+];
+const PICTURE_ENDS: &[&str] = &["gif", "jpeg", "jpg", "png", "svg", "webp"];
+
+/// What the name alone says. `.gz` and `.zst` are looked through.
+#[must_use]
+pub fn name_says(name: &str) -> NameSays {
+    let lower = name.to_ascii_lowercase();
+    let lower = lower
+        .strip_suffix(".gz")
+        .or_else(|| lower.strip_suffix(".zst"))
+        .unwrap_or(&lower);
+    if matches!(lower, "stdout" | "stderr") {
+        return NameSays::Log;
+    }
+    let mut parts = lower.rsplit('.');
+    let end = parts.next().unwrap_or("");
+    if LOG_ENDS.contains(&end) && end.len() < lower.len() {
+        return NameSays::Log;
+    }
+    // `rank0.log.1`, `0.log.20260102-030405`: logs that were rotated away.
+    if parts.take(2).any(|part| LOG_ENDS.contains(&part))
+        && end.bytes().all(|b| b.is_ascii_digit() || b == b'-')
+    {
+        return NameSays::Log;
+    }
+    if PICTURE_ENDS.contains(&end) {
+        return NameSays::Not("a picture");
+    }
+    if OTHER_ENDS.contains(&end) && end.len() < lower.len() {
+        return NameSays::Not(if end == "json" {
+            "JSON"
+        } else {
+            "not a log by its name"
+        });
+    }
+    NameSays::Nothing
+}
+
+/// Opens a regular file and tells what it is.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn look(path: &Path, chosen: Chosen) -> io::Result<Guess> {
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy())
+        .unwrap_or_default();
+    let says = match chosen {
+        Chosen::ByName => NameSays::Log,
+        Chosen::BySearch => name_says(&name),
+    };
+    if let NameSays::Not(why) = says {
+        return Ok(Guess::Not(why));
+    }
+    let mut file = File::open(path)?;
+    let limit = if says == NameSays::Nothing {
+        LONG_HEAD
+    } else {
+        HEAD
+    };
+    let mut head = read_head(&mut file, limit)?;
+    let packing = Packing::of(&head);
+    if packing != Packing::Plain {
+        file.rewind()?;
+        // A cut or broken stream still shows its beginning.
+        head = Vec::new();
+        let _cut = decompress::unpack(file, packing)?
+            .take(limit as u64)
+            .read_to_end(&mut head);
+    } else if head.len() >= HEAD && head.iter().all(|&b| b == 0) {
+        // A log that was truncated under its writer begins with a hole.
+        let len = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(len.saturating_sub(HEAD as u64)))?;
+        head = read_head(&mut file, HEAD)?;
+    }
+    Ok(guess(&head, packing, says))
+}
+
+fn read_head(file: &mut File, limit: usize) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    file.take(limit as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+fn guess(head: &[u8], packing: Packing, says: NameSays) -> Guess {
+    let has = |what: &str| memmem::find(head, what.as_bytes()).is_some();
+    if head.is_empty() {
+        return if says == NameSays::Log {
+            Guess::Log(packing)
+        } else {
+            Guess::Empty
+        };
+    }
+    if head.starts_with(journal::MAGIC) {
+        return Guess::Journal;
+    }
+    if head.starts_with(&[0x80, 0x02, b'}']) {
+        return Guess::Not("a Flight Recorder dump");
+    }
+    if has("\"communicators_count\"") && has("\"nccl_version\"")
+        || head.starts_with(b"NCCL version") && has("Job summary\n====")
+    {
+        return Guess::Not("an answer of NCCL RAS");
+    }
+    let nccl = has(" NCCL ");
+    if is_binary(head) && !nccl {
+        return Guess::Not("binary");
+    }
+    if head.starts_with(b"<?xml") || head.starts_with(b"<system ") {
+        return Guess::Not("XML");
+    }
+    let known = says == NameSays::Log
+        || nccl
+        || [
+            "[rank",
+            "torch.distributed",
+            "Traceback (most recent call last)",
+            "ncclComm",
+        ]
+        .into_iter()
+        .any(has);
+    if known {
+        Guess::Log(packing)
+    } else {
+        Guess::Not("no log: nothing in it looks like one")
+    }
+}
+
+/// More than a tenth of it is control characters that no terminal program prints.
+fn is_binary(head: &[u8]) -> bool {
+    let strange = head
+        .iter()
+        .filter(|&&b| b < 0x07 || (0x0e..0x1b).contains(&b) || (0x1c..0x20).contains(&b))
+        .count();
+    strange * 10 > head.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for name in [
+            "rank0.log",
+            "stdout",
+            "slurm-12.out",
+            "F.prterun-a-1@1.0.err",
+            "nccl.node-1.77.log",
+            "0.log.20260102-030405",
+            "rank3.log.1",
+            "rank3.log.2.gz",
+            "worker-ffff-01000000-3.out",
+            "STDERR.LOG",
+        ] {
+            assert_eq!(name_says(name), NameSays::Log, "{name}");
+        }
+        for name in [
+            "truth.json",
+            "error.json",
+            "train.py",
+            "a.png",
+            "model.safetensors",
+            "job.sbatch",
+        ] {
+            assert!(matches!(name_says(name), NameSays::Not(_)), "{name}");
+        }
+        for name in ["host_7.txt", "core.123", "out", "fr_rank_0"] {
+            assert_eq!(name_says(name), NameSays::Nothing, "{name}");
+        }
+    }
+
+    #[test]
+    fn contents() {
+        let plain = |head: &[u8], says| guess(head, Packing::Plain, says);
+        let nothing = NameSays::Nothing;
+        assert_eq!(
+            plain(b"\x80\x02}q\x00", NameSays::Log),
+            Guess::Not("a Flight Recorder dump")
+        );
+        assert_eq!(
+            plain(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0", NameSays::Log),
+            Guess::Not("binary")
+        );
+        let garbage = [&b"h:1:1 [0] NCCL INFO x"[..], &[0; 400]].concat();
+        assert_eq!(plain(&garbage, nothing), Guess::Log(Packing::Plain));
+        assert_eq!(
+            plain(b"epoch 1\n", NameSays::Log),
+            Guess::Log(Packing::Plain)
+        );
+        assert_eq!(
+            plain(b"numpy==1.0\n", nothing),
+            Guess::Not("no log: nothing in it looks like one")
+        );
+        assert_eq!(
+            plain(b"\x1b[31m\x1b[0m\r\n", NameSays::Log),
+            Guess::Log(Packing::Plain)
+        );
+        assert_eq!(plain(b"", nothing), Guess::Empty);
+    }
+}

@@ -1,0 +1,113 @@
+//! One diagnosis on paper: plain text for a terminal, Markdown for an issue.
+
+mod addresses;
+mod markdown;
+mod page;
+mod text;
+
+use crate::engine::finding::{Evidence, Finding};
+use crate::engine::snapshot::Snapshot;
+use crate::engine::vocab::Role;
+
+use super::escape::Glyphs;
+
+pub use addresses::{AddressRow, AddressTable};
+pub use markdown::markdown;
+pub use text::text;
+
+/// How a text report looks.
+#[derive(Clone, Copy, Debug)]
+pub struct ReportOptions {
+    /// Columns. Only commands to paste may be longer.
+    pub width: usize,
+    /// Use colours (ANSI sequences).
+    pub color: bool,
+    /// Use ASCII only.
+    pub ascii: bool,
+    /// Show everything instead of a screen.
+    pub verbose: bool,
+}
+
+impl Default for ReportOptions {
+    fn default() -> Self {
+        Self {
+            width: 80,
+            color: false,
+            ascii: false,
+            verbose: false,
+        }
+    }
+}
+
+impl ReportOptions {
+    fn glyphs(&self) -> Glyphs {
+        if self.ascii {
+            Glyphs::Ascii
+        } else {
+            Glyphs::Unicode
+        }
+    }
+}
+
+/// The findings in the order in which a person reads them.
+#[derive(Debug, Default)]
+pub struct Outline<'a> {
+    /// The one the verdict rests on.
+    pub lead: Option<&'a Finding>,
+    /// Independent further causes.
+    pub causes: Vec<&'a Finding>,
+    /// What the causes explain.
+    pub symptoms: Vec<&'a Finding>,
+    /// Worth knowing.
+    pub notes: Vec<&'a Finding>,
+}
+
+impl<'a> Outline<'a> {
+    /// Sorts the findings of a snapshot; their order within a role stays.
+    #[must_use]
+    pub fn of(snapshot: &'a Snapshot) -> Self {
+        let mut outline = Self::default();
+        let lead = snapshot
+            .verdict
+            .finding
+            .filter(|at| *at < snapshot.findings.len());
+        for (at, finding) in snapshot.findings.iter().enumerate() {
+            match finding.role {
+                _ if Some(at) == lead => outline.lead = Some(finding),
+                Role::Cause => outline.causes.push(finding),
+                Role::Symptom => outline.symptoms.push(finding),
+                Role::Note => outline.notes.push(finding),
+            }
+        }
+        outline
+    }
+
+    /// All of them, as they are listed.
+    pub fn iter(&self) -> impl Iterator<Item = &'a Finding> {
+        let rest = [&self.causes, &self.symptoms, &self.notes];
+        self.lead
+            .into_iter()
+            .chain(rest.into_iter().flatten().copied())
+    }
+}
+
+/// Where a line of evidence stands: `rank10.log:31`.
+#[must_use]
+pub fn place(snapshot: &Snapshot, evidence: &Evidence) -> String {
+    match snapshot.inputs.sources.get(evidence.source.ix()) {
+        Some(source) => format!("{}:{}", source.name, evidence.line),
+        None => format!("?:{}", evidence.line),
+    }
+}
+
+/// Ranks and hosts of a finding in a few words: `ranks 10-11 on node-5`.
+#[must_use]
+pub fn who(finding: &Finding) -> String {
+    let ranks = super::words::ranks(finding.ranks.iter().copied());
+    let hosts = super::words::hosts(finding.hosts.iter().map(String::as_str));
+    match (ranks.is_empty(), hosts.is_empty()) {
+        (_, true) => ranks,
+        (true, false) => hosts,
+        (false, false) => format!("{ranks} on {hosts}"),
+    }
+}

@@ -1,0 +1,143 @@
+//! Which address every subsystem chose on every host, as a table.
+
+use crate::engine::snapshot::{AddressView, HostView, JobView};
+use crate::views::escape::{self, Glyphs};
+
+/// The order in which a job uses its subsystems; others follow by name.
+const ORDER: [&str; 6] = ["c10d", "gloo", "bootstrap", "net", "oob", "ras"];
+
+/// Hosts × subsystems.
+#[derive(Debug)]
+pub struct AddressTable {
+    /// Subsystems that anybody printed an address of: the columns.
+    pub subsystems: Vec<String>,
+    /// One row per host, in the order of the snapshot.
+    pub rows: Vec<AddressRow>,
+}
+
+/// One host of the table.
+#[derive(Debug)]
+pub struct AddressRow {
+    /// The host's name as printed.
+    pub host: String,
+    /// Its ranks.
+    pub ranks: Vec<u32>,
+    /// True if its choice is unlike the other hosts'.
+    pub odd: bool,
+    /// One cell per subsystem; empty if it printed none.
+    pub cells: Vec<String>,
+}
+
+impl AddressTable {
+    /// The table of a job.
+    #[must_use]
+    pub fn of(job: &JobView) -> Self {
+        let mut subsystems: Vec<String> = Vec::new();
+        for address in job.hosts.iter().flat_map(|h| &h.addresses) {
+            if !subsystems.contains(&address.subsystem) {
+                subsystems.push(address.subsystem.clone());
+            }
+        }
+        subsystems.sort_by_key(|s| {
+            (
+                ORDER.iter().position(|o| o == s).unwrap_or(ORDER.len()),
+                s.clone(),
+            )
+        });
+        let rows = job
+            .hosts
+            .iter()
+            .map(|host| AddressRow::of(host, &subsystems))
+            .collect();
+        Self { subsystems, rows }
+    }
+
+    /// True if a host is unlike the others, so that the table explains something.
+    #[must_use]
+    pub fn differs(&self) -> bool {
+        self.rows.iter().any(|row| row.odd)
+    }
+
+    /// The rows to show where only `limit` fit: odd ones first of all, at least one other to compare
+    /// with, in the order of the table; and how many are left out.
+    #[must_use]
+    pub fn most_telling(&self, limit: usize) -> (Vec<&AddressRow>, usize) {
+        let odd = self
+            .rows
+            .iter()
+            .filter(|row| row.odd)
+            .count()
+            .min(limit.saturating_sub(1));
+        let mut left = [limit - odd.min(limit), odd];
+        let shown: Vec<&AddressRow> = self
+            .rows
+            .iter()
+            .filter(|row| {
+                let left = &mut left[usize::from(row.odd)];
+                let take = *left > 0;
+                *left -= usize::from(take);
+                take
+            })
+            .collect();
+        let hidden = self.rows.len() - shown.len();
+        (shown, hidden)
+    }
+}
+
+impl AddressTable {
+    /// Widths of the host's column and of every subsystem's, two blanks apart, in `width` columns.
+    pub(super) fn columns(&self, rows: &[&AddressRow], width: usize, glyphs: Glyphs) -> Vec<usize> {
+        let wide = |text: &str| escape::width(&escape::harmless(text, glyphs));
+        let widest = |heading: usize, cells: &mut dyn Iterator<Item = &String>| {
+            cells
+                .map(|cell| wide(cell))
+                .max()
+                .unwrap_or(0)
+                .max(heading)
+                .max(1)
+        };
+        let mut columns = vec![widest(0, &mut rows.iter().map(|row| &row.host))];
+        for (at, name) in self.subsystems.iter().enumerate() {
+            columns.push(widest(
+                wide(name),
+                &mut rows.iter().map(|row| &row.cells[at]),
+            ));
+        }
+        narrow(
+            &mut columns,
+            width.saturating_sub(2 * self.subsystems.len()),
+        );
+        columns
+    }
+}
+
+/// Takes columns from the widest until all fit.
+fn narrow(columns: &mut [usize], width: usize) {
+    let mut surplus = columns.iter().sum::<usize>().saturating_sub(width);
+    while let Some(widest) = columns.iter_mut().max().filter(|c| surplus > 0 && **c > 1) {
+        *widest -= 1;
+        surplus -= 1;
+    }
+}
+
+impl AddressRow {
+    fn of(host: &HostView, subsystems: &[String]) -> Self {
+        let cell = |subsystem: &String| {
+            let chosen = host.addresses.iter().filter(|a| a.subsystem == *subsystem);
+            chosen.map(written).collect::<Vec<_>>().join(", ")
+        };
+        Self {
+            host: host.name.clone(),
+            ranks: host.ranks.clone(),
+            odd: host.odd,
+            cells: subsystems.iter().map(cell).collect(),
+        }
+    }
+}
+
+fn written(address: &AddressView) -> String {
+    match &address.interface {
+        Some(interface) if !interface.is_empty() => format!("{interface} {}", address.address),
+        _ => address.address.clone(),
+    }
+}

@@ -1,0 +1,103 @@
+//! The terminal: taken over and given back in one place, on panic too.
+
+use std::io::{self, Stdout, Write};
+use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crossterm::clipboard::CopyToClipboard;
+use crossterm::cursor::Show;
+use crossterm::execute;
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+
+/// True while the terminal is taken over. Leaving twice would move the cursor back over what was
+/// printed in between, such as the message of a panic.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Panics of other threads, told when the terminal is free again.
+static LATE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The terminal in raw mode on its alternate screen, until this is dropped.
+///
+/// A panic of the thread that draws gives the terminal back first, so that its message can be read.
+/// Panics of other threads leave the screen alone and are told at the end.
+pub(super) struct Session {
+    pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+}
+
+impl Session {
+    /// Takes the terminal over.
+    pub(super) fn start() -> io::Result<Self> {
+        watch_panics();
+        take()?;
+        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
+        if terminal.is_err() {
+            give_back();
+        }
+        Ok(Self {
+            terminal: terminal?,
+        })
+    }
+
+    /// Puts a text on the clipboard of the terminal, also over ssh, if the terminal allows it.
+    pub(super) fn copy(&mut self, text: &str) -> io::Result<()> {
+        execute!(io::stdout(), CopyToClipboard::to_clipboard_from(text))
+    }
+
+    /// Gives the terminal back, stops the process as Ctrl-Z does, and takes the terminal over again.
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
+        give_back();
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGTSTP)?;
+        take()?;
+        self.terminal.clear()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        give_back();
+        for text in LATE
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain(..)
+        {
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    TAKEN.store(true, Ordering::SeqCst);
+    let entered = execute!(io::stdout(), EnterAlternateScreen);
+    if entered.is_err() {
+        give_back();
+    }
+    entered
+}
+
+/// Gives the terminal back, once. A terminal that is gone cannot be restored; there is nobody to tell.
+fn give_back() {
+    if TAKEN.swap(false, Ordering::SeqCst) {
+        let _ = disable_raw_mode();
+        let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+    }
+}
+
+fn watch_panics() {
+    let owner = std::thread::current().id();
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if std::thread::current().id() != owner && TAKEN.load(Ordering::SeqCst) {
+            LATE.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(info.to_string());
+            return;
+        }
+        give_back();
+        before(info);
+    }));
+}

@@ -1,0 +1,166 @@
+//! What the dashboard remembers between two frames: where the user is, and nothing about the job.
+
+use regex::Regex;
+
+use crate::engine::finding::Finding;
+use crate::engine::ids::SourceId;
+use crate::engine::line::Place;
+use crate::engine::snapshot::{RankView, Snapshot};
+
+use super::keymap::Here;
+use super::screen::Screen;
+use super::screen::ranks::Sort;
+use super::theme::Theme;
+
+/// The state of the dashboard.
+#[derive(Debug, Default)]
+pub struct Ui {
+    /// The screen that is shown.
+    pub screen: Screen,
+    /// Screens to go back to.
+    pub back: Vec<Screen>,
+    /// The help page lies over it.
+    pub help: bool,
+    /// First row of the help page.
+    pub help_top: usize,
+    /// Colours and characters.
+    pub theme: Theme,
+    /// Size of the terminal.
+    pub size: (u16, u16),
+    /// The table of ranks.
+    pub ranks: Ranks,
+    /// The list of findings.
+    pub findings: Findings,
+    /// Selected host.
+    pub host: usize,
+    /// Selected communicator.
+    pub comm: usize,
+    /// Selected row of the communicator.
+    pub member: usize,
+    /// The log of one rank.
+    pub log: Log,
+    /// What is being typed.
+    pub prompt: Option<String>,
+    /// Something to tell, until the next key.
+    pub message: Option<String>,
+}
+
+/// The table of ranks.
+#[derive(Debug, Default)]
+pub struct Ranks {
+    /// The selected one; its row is looked up, since rows move.
+    pub selected: Option<RankKey>,
+    /// Its row when it was selected.
+    pub row: usize,
+    /// The column to sort by.
+    pub sort: Sort,
+    /// The other way round.
+    pub reverse: bool,
+    /// Only rows in which this is found.
+    pub filter: String,
+}
+
+/// What a row of the table is about, whatever row it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankKey(Option<u32>, Option<String>, Option<u32>);
+
+impl RankKey {
+    /// The key of a rank or writer.
+    #[must_use]
+    pub fn of(rank: &RankView) -> Self {
+        let unnamed = rank.rank.is_none();
+        Self(
+            rank.rank,
+            rank.name.clone().filter(|_| unnamed),
+            rank.pid.filter(|_| unnamed),
+        )
+    }
+}
+
+/// The list of findings.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// The selected row.
+    pub row: usize,
+    /// Id of the finding in it, by which it is found again after others came.
+    pub id: Option<String>,
+    /// First row of the detail.
+    pub top: usize,
+}
+
+/// The log of one rank.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// Whose log it is.
+    pub rank: Option<u32>,
+    /// Its kept lines.
+    pub lines: Vec<LogRow>,
+    /// Lines that are kept but older than the first of these.
+    pub older: usize,
+    /// Lines the rank had written when these were asked for.
+    pub seen: u64,
+    /// Row of the cursor.
+    pub row: usize,
+    /// First column that is shown.
+    pub column: usize,
+    /// Stays at the end.
+    pub follow: bool,
+    /// What is searched for.
+    pub pattern: Option<Regex>,
+    /// The line to go to as soon as it is there: source and number.
+    pub wanted: Option<(SourceId, u64)>,
+}
+
+/// One line of a log.
+#[derive(Clone, Debug)]
+pub struct LogRow {
+    /// Where it stands.
+    pub place: Place,
+    /// Its text as far as it is shown; not yet escaped.
+    pub text: String,
+}
+
+impl Ui {
+    /// A dashboard that has just been opened.
+    #[must_use]
+    pub fn new(theme: Theme) -> Self {
+        Self {
+            theme,
+            log: Log {
+                follow: true,
+                ..Log::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Where the user is, as far as keys care.
+    #[must_use]
+    pub fn here(&self, replay: bool) -> Here {
+        Here {
+            screen: self.screen,
+            prompt: self.prompt.is_some(),
+            replay,
+        }
+    }
+
+    /// Rows between header and footer.
+    #[must_use]
+    pub fn page(&self) -> usize {
+        usize::from(self.size.1.saturating_sub(4)).max(1)
+    }
+
+    /// The row of the selected finding.
+    #[must_use]
+    pub fn finding_row(&self, snapshot: &Snapshot) -> usize {
+        let findings = &snapshot.findings;
+        let is_it = |f: &Finding| Some(&f.id) == self.findings.id.as_ref();
+        if findings.get(self.findings.row).is_some_and(is_it) {
+            return self.findings.row;
+        }
+        let again = findings.iter().position(is_it);
+        again
+            .unwrap_or(self.findings.row)
+            .min(findings.len().saturating_sub(1))
+    }
+}

@@ -1,0 +1,359 @@
+//! What an action changes, and what it asks of the outside.
+
+mod log;
+
+use std::time::Duration;
+
+use crate::app::handle::{LogRequest, Status};
+use crate::engine::snapshot::Snapshot;
+use crate::views::escape::harmless;
+use crate::views::words;
+
+use super::keymap::Action;
+use super::screen::Screen;
+use super::screen::collectives::groups;
+use super::screen::ranks::visible;
+use super::ui::{RankKey, Ui};
+
+use log::{LINE_BYTES, evidence, hit, neighbour, open_log};
+pub use log::{arrived, refresh};
+
+/// Characters of a prompt.
+const PROMPT: usize = 200;
+/// Columns that a log scrolls sideways.
+const SIDEWAYS: usize = 16;
+
+/// What the dashboard asks of the outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// End.
+    Quit,
+    /// Freeze, or stop the replay.
+    Pause,
+    /// Undo it.
+    Resume,
+    /// Play one piece.
+    Step,
+    /// Play at this speed.
+    Speed(f64),
+    /// Jump there.
+    Seek(Duration),
+    /// Read lines of a rank.
+    Log(u32, LogRequest),
+    /// Put a text on the clipboard.
+    Copy(String),
+    /// Save a report.
+    Save,
+    /// Go to the background.
+    Suspend,
+}
+
+/// Carries an action out.
+pub fn update(ui: &mut Ui, snapshot: &Snapshot, status: &Status, action: Action) -> Vec<Effect> {
+    ui.message = None;
+    if ui.help && help_took(ui, action) {
+        return Vec::new();
+    }
+    match action {
+        Action::Quit => return vec![Effect::Quit],
+        Action::Suspend => return vec![Effect::Suspend],
+        Action::Save => return vec![Effect::Save],
+        Action::Pause => {
+            return vec![if status.paused {
+                Effect::Resume
+            } else {
+                Effect::Pause
+            }];
+        }
+        Action::Step => return vec![Effect::Step],
+        Action::Faster => return speed(status, 2.0),
+        Action::Slower => return speed(status, 0.5),
+        Action::Seek(by) => return seek(status, by),
+        Action::CopyFix => return copy(ui, snapshot),
+        Action::Go(screen) => return go(ui, snapshot, screen),
+        Action::NextScreen => return go(ui, snapshot, ui.screen.turned(1)),
+        Action::PreviousScreen => return go(ui, snapshot, ui.screen.turned(-1)),
+        Action::Open => return open(ui, snapshot),
+        Action::Finding(by) => return finding(ui, snapshot, by),
+        Action::Neighbour(by) => return neighbour(ui, snapshot, by),
+        Action::Sideways(by) => return sideways(ui, snapshot, by),
+        Action::Back => back(ui),
+        Action::Help => {
+            ui.help = true;
+            ui.help_top = 0;
+        }
+        Action::Move(by) => step(ui, snapshot, by),
+        Action::Page(by) if ui.screen == Screen::Findings => {
+            let rows = isize::try_from(ui.page() / 2).unwrap_or(1) * by;
+            ui.findings.top = ui.findings.top.saturating_add_signed(rows);
+        }
+        Action::Page(by) => step(ui, snapshot, isize::try_from(ui.page()).unwrap_or(1) * by),
+        Action::Top => step(ui, snapshot, isize::MIN),
+        Action::Bottom => step(ui, snapshot, isize::MAX),
+        Action::Sort => ui.ranks.sort = ui.ranks.sort.next(),
+        Action::Reverse => ui.ranks.reverse = !ui.ranks.reverse,
+        Action::Follow => {
+            ui.log.follow = !ui.log.follow;
+            if ui.log.follow {
+                ui.log.row = ui.log.lines.len().saturating_sub(1);
+            }
+        }
+        Action::Hit(by) => hit(ui, by),
+        Action::Search => {
+            let ranks = ui.screen == Screen::Ranks;
+            ui.prompt = Some(if ranks {
+                ui.ranks.filter.clone()
+            } else {
+                String::new()
+            });
+        }
+        Action::Type(c) => typed(ui, Some(c)),
+        Action::Erase => typed(ui, None),
+        Action::Accept => accept(ui),
+        Action::Cancel => ui.prompt = None,
+    }
+    Vec::new()
+}
+
+/// True if the help page has dealt with the action.
+fn help_took(ui: &mut Ui, action: Action) -> bool {
+    let page = isize::try_from(ui.page()).unwrap_or(1);
+    let by = match action {
+        Action::Help | Action::Back => {
+            ui.help = false;
+            return true;
+        }
+        Action::Move(by) => by,
+        Action::Page(by) => by * page,
+        Action::Top => isize::MIN,
+        Action::Bottom => isize::MAX,
+        _ => {
+            ui.help = false;
+            return false;
+        }
+    };
+    ui.help_top = moved(ui.help_top, by, super::screen::help::rows());
+    true
+}
+
+fn go(ui: &mut Ui, snapshot: &Snapshot, screen: Screen) -> Vec<Effect> {
+    if screen == Screen::Log && ui.log.rank.is_none() {
+        // The log one most likely wants: the guilty rank's.
+        let guilty = snapshot.verdict.ranks.first().copied();
+        let first = snapshot.job.ranks.iter().find_map(|r| r.rank);
+        if let Some(rank) = guilty.or(first) {
+            return open_log(ui, snapshot, rank, None);
+        }
+    }
+    if screen != ui.screen {
+        ui.back.push(ui.screen);
+        let surplus = ui.back.len().saturating_sub(32);
+        ui.back.drain(..surplus);
+        ui.screen = screen;
+    }
+    refresh(ui, snapshot).into_iter().collect()
+}
+
+fn back(ui: &mut Ui) {
+    if ui.screen == Screen::Ranks && !ui.ranks.filter.is_empty() {
+        ui.ranks.filter.clear();
+        return;
+    }
+    ui.screen = ui.back.pop().unwrap_or_default();
+}
+
+fn open(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
+    match ui.screen {
+        Screen::Overview => go(ui, snapshot, Screen::Findings),
+        Screen::Ranks => {
+            let rows = visible(ui, snapshot);
+            let Some(view) = rows
+                .get(rank_row(ui, snapshot, &rows))
+                .map(|at| &snapshot.job.ranks[*at])
+            else {
+                return Vec::new();
+            };
+            match view.rank {
+                Some(rank) => open_log(ui, snapshot, rank, None),
+                None => {
+                    ui.message =
+                        Some("its rank is not known, so its lines cannot be picked out".to_owned());
+                    Vec::new()
+                }
+            }
+        }
+        Screen::Findings => evidence(ui, snapshot),
+        Screen::Hosts => {
+            if let Some(host) = snapshot.job.hosts.get(ui.host) {
+                ui.ranks.filter.clone_from(&host.name);
+            }
+            go(ui, snapshot, Screen::Ranks)
+        }
+        Screen::Collectives => {
+            let groups = snapshot
+                .job
+                .comms
+                .get(ui.comm)
+                .map(groups)
+                .unwrap_or_default();
+            match groups.get(ui.member).and_then(|g| g.ranks.first()) {
+                Some(rank) => open_log(ui, snapshot, *rank, None),
+                None => Vec::new(),
+            }
+        }
+        Screen::Log => Vec::new(),
+    }
+}
+
+fn finding(ui: &mut Ui, snapshot: &Snapshot, by: isize) -> Vec<Effect> {
+    let row = moved(ui.finding_row(snapshot), by, snapshot.findings.len());
+    select_finding(ui, snapshot, row);
+    match ui.screen {
+        Screen::Log => evidence(ui, snapshot),
+        Screen::Overview | Screen::Findings => Vec::new(),
+        _ => go(ui, snapshot, Screen::Findings),
+    }
+}
+
+fn sideways(ui: &mut Ui, snapshot: &Snapshot, by: isize) -> Vec<Effect> {
+    match ui.screen {
+        Screen::Log => {
+            ui.log.column = moved(ui.log.column, by * SIDEWAYS as isize, LINE_BYTES);
+            Vec::new()
+        }
+        Screen::Collectives => {
+            ui.comm = moved(ui.comm, by, snapshot.job.comms.len());
+            ui.member = 0;
+            Vec::new()
+        }
+        screen => go(ui, snapshot, screen.turned(by)),
+    }
+}
+
+fn step(ui: &mut Ui, snapshot: &Snapshot, by: isize) {
+    match ui.screen {
+        Screen::Overview | Screen::Findings => {
+            let row = moved(ui.finding_row(snapshot), by, snapshot.findings.len());
+            select_finding(ui, snapshot, row);
+        }
+        Screen::Ranks => {
+            let rows = visible(ui, snapshot);
+            let row = moved(rank_row(ui, snapshot, &rows), by, rows.len());
+            ui.ranks.row = row;
+            ui.ranks.selected = rows
+                .get(row)
+                .map(|at| RankKey::of(&snapshot.job.ranks[*at]));
+        }
+        Screen::Hosts => ui.host = moved(ui.host, by, snapshot.job.hosts.len()),
+        Screen::Collectives => {
+            let rows = snapshot
+                .job
+                .comms
+                .get(ui.comm)
+                .map_or(0, |comm| groups(comm).len());
+            ui.member = moved(ui.member, by, rows);
+        }
+        Screen::Log => {
+            let last = ui.log.lines.len().saturating_sub(1);
+            ui.log.row = moved(ui.log.row, by, ui.log.lines.len());
+            // Going up leaves the end; coming back to it follows again.
+            ui.log.follow = ui.log.row == last;
+        }
+    }
+}
+
+fn select_finding(ui: &mut Ui, snapshot: &Snapshot, row: usize) {
+    ui.findings.row = row;
+    ui.findings.id = snapshot.findings.get(row).map(|f| f.id.clone());
+    ui.findings.top = 0;
+}
+
+/// The row of the selected rank among the visible ones.
+pub(super) fn rank_row(ui: &Ui, snapshot: &Snapshot, rows: &[usize]) -> usize {
+    let key = ui.ranks.selected.as_ref();
+    let again = key.and_then(|key| {
+        rows.iter()
+            .position(|at| RankKey::of(&snapshot.job.ranks[*at]) == *key)
+    });
+    again
+        .unwrap_or(ui.ranks.row)
+        .min(rows.len().saturating_sub(1))
+}
+
+fn typed(ui: &mut Ui, c: Option<char>) {
+    let Some(prompt) = &mut ui.prompt else { return };
+    match c {
+        Some(c) if prompt.chars().count() < PROMPT => prompt.push(c),
+        Some(_) => {}
+        None => {
+            prompt.pop();
+        }
+    }
+}
+
+fn accept(ui: &mut Ui) {
+    let Some(text) = ui.prompt.take() else { return };
+    if ui.screen == Screen::Ranks {
+        ui.ranks.filter = text;
+        return;
+    }
+    if text.is_empty() {
+        ui.log.pattern = None;
+        return;
+    }
+    log::search(ui, &text);
+}
+
+fn copy(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
+    let row = match ui.screen {
+        Screen::Findings => Some(ui.finding_row(snapshot)),
+        _ => snapshot.verdict.finding,
+    };
+    let fixes = row
+        .and_then(|row| snapshot.findings.get(row))
+        .map_or(&[][..], |f| &f.fixes);
+    let commands = fixes
+        .iter()
+        .map(words::exports)
+        .find(|lines| !lines.is_empty());
+    let text = commands.map(|lines| lines.join("\n") + "\n").or_else(|| {
+        fixes
+            .first()
+            .map(|fix| harmless(&fix.text, crate::views::escape::Glyphs::Unicode).into_owned())
+    });
+    match text {
+        Some(text) => vec![Effect::Copy(text)],
+        None => {
+            ui.message = Some("there is no fix to copy".to_owned());
+            Vec::new()
+        }
+    }
+}
+
+fn speed(status: &Status, factor: f64) -> Vec<Effect> {
+    status
+        .playback
+        .iter()
+        .map(|p| Effect::Speed(p.speed * factor))
+        .collect()
+}
+
+fn seek(status: &Status, by: isize) -> Vec<Effect> {
+    let Some(playback) = &status.playback else {
+        return Vec::new();
+    };
+    let leap = playback.length / 20;
+    let to = if by < 0 {
+        playback.at.saturating_sub(leap)
+    } else {
+        playback.at + leap
+    };
+    vec![Effect::Seek(to.min(playback.length))]
+}
+
+/// A row moved by some rows, within a list.
+fn moved(row: usize, by: isize, len: usize) -> usize {
+    row.min(len.saturating_sub(1))
+        .saturating_add_signed(by)
+        .min(len.saturating_sub(1))
+}

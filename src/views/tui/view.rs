@@ -1,0 +1,141 @@
+//! One frame: header, tabs, a screen, footer.
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::widgets::Widget;
+
+use crate::app::handle::{Mode, Status};
+use crate::engine::snapshot::Snapshot;
+use crate::views::escape;
+use crate::views::words;
+
+use super::keymap;
+use super::screen::{self, Screen};
+use super::theme::Tone;
+use super::ui::Ui;
+use super::widget::header::Header;
+use super::widget::pen::Pen;
+
+/// The smallest terminal in which the screens make sense.
+const SMALLEST: (u16, u16) = (40, 10);
+
+/// All that a screen needs to be drawn.
+#[derive(Clone, Copy)]
+pub(super) struct Scene<'a> {
+    pub(super) ui: &'a Ui,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) status: &'a Status,
+}
+
+/// Draws the dashboard.
+pub fn view(ui: &Ui, snapshot: &Snapshot, status: &Status, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    render(ui, snapshot, status, area, frame.buffer_mut());
+}
+
+/// Draws the dashboard into a buffer.
+pub fn render(ui: &Ui, snapshot: &Snapshot, status: &Status, area: Rect, buf: &mut Buffer) {
+    let area = area.intersection(buf.area);
+    let scene = Scene {
+        ui,
+        snapshot,
+        status,
+    };
+    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
+        too_small(scene, area, buf);
+        return;
+    }
+    let row = |y| Rect {
+        y: area.y + y,
+        height: 1,
+        ..area
+    };
+    Header(scene).render(row(0), buf);
+    tabs(scene, row(1), buf);
+    footer(scene, row(area.height - 1), buf);
+    // Blank rows keep tabs and footer apart where there is room for them.
+    let gap = u16::from(area.height > 14);
+    let end = u16::from(area.height > 30);
+    let body = Rect {
+        y: area.y + 2 + gap,
+        height: area.height - 3 - gap - end,
+        ..area
+    };
+    if ui.help {
+        screen::help::Help(scene).render(body, buf);
+        return;
+    }
+    match ui.screen {
+        Screen::Overview => screen::overview::Overview(scene).render(body, buf),
+        Screen::Ranks => screen::ranks::RankTable(scene).render(body, buf),
+        Screen::Findings => screen::findings::FindingList(scene).render(body, buf),
+        Screen::Hosts => screen::hosts::HostTable(scene).render(body, buf),
+        Screen::Collectives => screen::collectives::Collectives(scene).render(body, buf),
+        Screen::Log => screen::log::LogView(scene).render(body, buf),
+    }
+}
+
+fn too_small(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+    let verdict = &scene.snapshot.verdict;
+    let mut pen = Pen::new(buf, area, scene.ui.theme);
+    pen.line(Tone::State(verdict.state), words::headline(verdict.state));
+    let need = format!("needs {}x{}, 80x24 is good", SMALLEST.0, SMALLEST.1);
+    pen.wrapped(Tone::Plain, &need, 0, 3);
+    pen.line(Tone::Plain, "q quit");
+}
+
+fn tabs(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+    let mut pen = Pen::new(buf, area, scene.ui.theme);
+    for (at, screen) in Screen::ALL.into_iter().enumerate() {
+        let label = format!(" {} {} ", at + 1, screen.title());
+        let here = screen == scene.ui.screen && !scene.ui.help;
+        pen.put(if here { Tone::Selected } else { Tone::Plain }, &label);
+    }
+    let tone = if scene.ui.help {
+        Tone::Selected
+    } else {
+        Tone::Quiet
+    };
+    pen.put_right(tone, " ? help  q quit ");
+}
+
+fn footer(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
+    let ui = scene.ui;
+    let mut pen = Pen::new(buf, area, ui.theme);
+    if let Some(prompt) = &ui.prompt {
+        // The end of what is typed matters, so the start gives way.
+        let label = if ui.screen == Screen::Ranks {
+            "filter: "
+        } else {
+            "search: "
+        };
+        pen.put(Tone::Strong, label);
+        let shown = escape::harmless(prompt, ui.theme.glyphs);
+        let skip = escape::width(&shown).saturating_sub(pen.room().saturating_sub(2));
+        pen.put(
+            Tone::Plain,
+            &escape::window(&shown, skip, pen.room(), ui.theme.glyphs),
+        );
+        pen.put(Tone::Selected, " ");
+        return;
+    }
+    let told = scene
+        .status
+        .failure
+        .as_ref()
+        .map(|f| (Tone::Bad, format!("the engine stopped: {f}")));
+    let told = told.or_else(|| ui.message.clone().map(|m| (Tone::Strong, m)));
+    if let Some((tone, text)) = told {
+        pen.put(tone, &format!(" {text}"));
+        return;
+    }
+    pen.put(Tone::Plain, " ");
+    for (key, word) in keymap::footer(ui.here(scene.status.mode == Mode::Replay)) {
+        if pen.room() < key.len() + word.len() + 3 {
+            break;
+        }
+        pen.put(Tone::Strong, &key);
+        pen.put(Tone::Quiet, &format!(" {word}  "));
+    }
+}

@@ -1,0 +1,6 @@
+//! Pieces that screens are made of.
+
+pub(super) mod finding;
+pub(super) mod grid;
+pub(super) mod header;
+pub(super) mod pen;

@@ -1,0 +1,593 @@
+//! The dashboard, frame by frame and key by key, without a terminal.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use proptest::prelude::*;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Color;
+use unhang::app::handle::{Axis, LogLine, LogPage, LogRequest, Mode, Playback, Status};
+use unhang::engine::ids::SourceId;
+use unhang::engine::line::Place;
+use unhang::engine::snapshot::Snapshot;
+use unhang::views::escape::{Glyphs, harmless};
+use unhang::views::tui::keymap::{self, Action, KEYMAP, Key};
+use unhang::views::tui::screen::Screen;
+use unhang::views::tui::theme::Theme;
+use unhang::views::tui::ui::Ui;
+use unhang::views::tui::update::{Effect, arrived, update};
+use unhang::views::tui::{self, svg, view};
+
+#[path = "support/samples.rs"]
+mod samples;
+#[path = "support/screens.rs"]
+mod screens;
+
+const COLOR: Theme = Theme {
+    color: true,
+    glyphs: Glyphs::Unicode,
+};
+const PLAIN: Theme = Theme {
+    color: false,
+    glyphs: Glyphs::Unicode,
+};
+const ASCII: Theme = Theme {
+    color: false,
+    glyphs: Glyphs::Ascii,
+};
+
+/// A dashboard without a terminal.
+struct Bench {
+    ui: Ui,
+    snapshot: Snapshot,
+    status: Status,
+    effects: Vec<Effect>,
+}
+
+impl Bench {
+    fn new(sample: &str) -> Self {
+        let snapshot = samples::all()
+            .into_iter()
+            .find(|(n, _)| *n == sample)
+            .unwrap()
+            .1;
+        let mut bench = Self {
+            ui: Ui::new(COLOR),
+            snapshot,
+            status: Status::new(Mode::Live),
+            effects: Vec::new(),
+        };
+        bench.size(80, 24);
+        bench
+    }
+
+    fn replay(sample: &str) -> Self {
+        let mut bench = Self::new(sample);
+        bench.status = Status::new(Mode::Replay);
+        bench.status.playback = Some(Playback {
+            axis: Axis::Recorded,
+            at: Duration::from_secs(100),
+            length: Duration::from_secs(200),
+            speed: 4.0,
+            seeking: false,
+        });
+        bench
+    }
+
+    fn size(&mut self, width: u16, height: u16) {
+        self.ui.size = (width, height);
+    }
+
+    fn key(&mut self, key: Key) -> &mut Self {
+        let here = self.ui.here(self.status.mode == Mode::Replay);
+        if let Some(action) = keymap::lookup(here, event(key)) {
+            self.act(action);
+        }
+        self
+    }
+
+    fn act(&mut self, action: Action) {
+        self.effects = update(&mut self.ui, &self.snapshot, &self.status, action);
+        for effect in self.effects.clone() {
+            if let Effect::Log(rank, request) = effect {
+                let page = self.log(rank);
+                arrived(&mut self.ui, rank, request, page);
+            }
+        }
+    }
+
+    /// Keys by their characters; `⏎` is Enter and `⎋` Escape.
+    fn keys(&mut self, keys: &str) -> &mut Self {
+        for c in keys.chars() {
+            self.key(Key::Plain(match c {
+                '⏎' => KeyCode::Enter,
+                '⎋' => KeyCode::Esc,
+                c => KeyCode::Char(c),
+            }));
+        }
+        self
+    }
+
+    /// What a rank said: its evidence at the lines where it stands, and something in between.
+    fn log(&self, rank: u32) -> LogPage {
+        let source = SourceId(rank);
+        let evidence: Vec<_> = self
+            .snapshot
+            .findings
+            .iter()
+            .flat_map(|f| &f.evidence)
+            .collect();
+        let last = self
+            .snapshot
+            .job
+            .ranks
+            .iter()
+            .find(|r| r.rank == Some(rank));
+        let last = last.and_then(|r| r.last_line.clone()).unwrap_or_default();
+        let line = |number: u64| {
+            let said = evidence
+                .iter()
+                .find(|e| e.source == source && e.line == number);
+            let text = match said {
+                Some(said) => said.text.clone(),
+                None if number == 24 => last.clone(),
+                None => format!("node:{rank}:{rank} [0] NCCL INFO line {number} of rank {rank}"),
+            };
+            let place = Place {
+                source,
+                number,
+                offset: number * 100,
+                len: 100,
+            };
+            LogLine {
+                place,
+                bytes: Some(text.into_bytes()),
+            }
+        };
+        LogPage {
+            lines: (1..=24).map(line).collect(),
+            older: 7,
+            newer: 0,
+        }
+    }
+
+    fn draw(&self) -> Buffer {
+        let area = Rect::new(0, 0, self.ui.size.0, self.ui.size.1);
+        let mut buf = Buffer::empty(area);
+        view::render(&self.ui, &self.snapshot, &self.status, area, &mut buf);
+        buf
+    }
+
+    fn shown(&self) -> String {
+        screens::plain(&self.draw())
+    }
+}
+
+/// A screen in a size, as text and, in the smallest, its styles.
+fn check(name: &str, bench: &mut Bench) {
+    for (width, height) in [(80, 24), (120, 40), (200, 50)] {
+        bench.size(width, height);
+        let buf = bench.draw();
+        insta::assert_snapshot!(format!("{name}_{width}x{height}"), screens::plain(&buf));
+        if width == 80 {
+            insta::assert_snapshot!(format!("{name}_style"), screens::styled(&buf));
+            bench.ui.theme = PLAIN;
+            insta::assert_snapshot!(
+                format!("{name}_style_without_color"),
+                screens::styled(&bench.draw())
+            );
+            bench.ui.theme = ASCII;
+            insta::assert_snapshot!(format!("{name}_ascii"), screens::plain(&bench.draw()));
+            bench.ui.theme = COLOR;
+        }
+    }
+}
+
+#[test]
+fn screens_look_like_this() {
+    check("overview", &mut Bench::new("wrong_interface"));
+    check("ranks", Bench::new("wrong_interface").keys("2jjjjjjjjjj"));
+    check("findings", Bench::new("wrong_interface").keys("3"));
+    check("hosts", Bench::new("wrong_interface").keys("4"));
+    check("collectives", Bench::new("skipped_collective").keys("5"));
+    check("log", Bench::new("wrong_interface").keys("3⏎"));
+    check("help", Bench::new("wrong_interface").keys("?"));
+}
+
+#[test]
+fn overviews_of_other_jobs_look_like_this() {
+    for sample in [
+        "skipped_collective",
+        "healthy",
+        "waiting",
+        "thousand",
+        "sixteen_thousand",
+        "empty",
+        "degraded",
+    ] {
+        insta::assert_snapshot!(format!("overview_of_{sample}"), Bench::new(sample).shown());
+    }
+    insta::assert_snapshot!(
+        "log_search",
+        Bench::new("wrong_interface").keys("6/retry⏎").shown()
+    );
+    insta::assert_snapshot!(
+        "ranks_filter",
+        Bench::new("wrong_interface").keys("2/node-5⏎").shown()
+    );
+    let mut paused = Bench::new("wrong_interface");
+    paused.status.paused = true;
+    paused.status.behind = 4_711;
+    paused.status.dropped = 3;
+    insta::assert_snapshot!("paused", paused.shown());
+    insta::assert_snapshot!("replay", Bench::replay("wrong_interface").keys("2").shown());
+}
+
+/// Places from which a key is tried: somewhere each one has something to do.
+const PLACES: &[&str] = &[
+    "",
+    "3jj",
+    "2j",
+    "2jjo",
+    "4",
+    "4j",
+    "5",
+    "6",
+    "6/line⏎",
+    "6l",
+    "6gjj",
+    "6/x",
+    "2/x",
+    "?",
+];
+
+#[test]
+fn every_key_of_the_table_is_reached_and_does_something() {
+    for binding in KEYMAP {
+        for key in binding.keys {
+            let works = PLACES.iter().any(|place| {
+                let mut bench = Bench::replay("wrong_interface");
+                bench.keys(place);
+                let before = format!("{:?}", bench.ui);
+                let here = bench.ui.here(true);
+                if keymap::lookup(here, event(*key)) != Some(binding.action) {
+                    return false;
+                }
+                bench.effects.clear();
+                bench.key(*key);
+                !bench.effects.is_empty() || format!("{:?}", bench.ui) != before
+            });
+            assert!(
+                works,
+                "{key:?} in {:?} does nothing anywhere",
+                binding.context
+            );
+        }
+    }
+}
+
+fn event(key: Key) -> KeyEvent {
+    match key {
+        Key::Plain(code) => KeyEvent::new(code, KeyModifiers::NONE),
+        Key::Ctrl(c) => KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL),
+    }
+}
+
+#[test]
+fn no_key_means_two_things_in_one_place() {
+    for (at, binding) in KEYMAP.iter().enumerate() {
+        for other in &KEYMAP[at + 1..] {
+            let twice = binding.context == other.context
+                && binding.keys.iter().any(|k| other.keys.contains(k));
+            assert!(!twice, "{binding:?} and {other:?}");
+        }
+    }
+}
+
+#[test]
+fn keys_md_is_fresh() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/keys.md");
+    let fresh = keymap::markdown();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &fresh).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(path).unwrap(),
+        fresh,
+        "UPDATE_DOCS=1 cargo test --test tui writes it"
+    );
+}
+
+/// The picture of the README. It is drawn from the sample until a recorded failure takes its place.
+#[test]
+fn dashboard_svg_is_fresh() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/dashboard.svg");
+    let bench = Bench::new("wrong_interface");
+    let fresh = tui::picture(&bench.snapshot, &bench.status, 100, 32);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &fresh).unwrap();
+    }
+    let same = std::fs::read_to_string(path).unwrap() == fresh;
+    assert!(same, "UPDATE_DOCS=1 cargo test --test tui writes it");
+}
+
+#[test]
+fn screens_are_reached_by_number_and_tab_and_left_by_escape() {
+    let mut bench = Bench::new("wrong_interface");
+    for (at, screen) in Screen::ALL.into_iter().enumerate() {
+        bench.keys(&(at + 1).to_string());
+        assert_eq!(bench.ui.screen, screen);
+    }
+    bench.key(Key::Plain(KeyCode::Tab));
+    assert_eq!(bench.ui.screen, Screen::Overview);
+    bench.key(Key::Plain(KeyCode::BackTab));
+    assert_eq!(bench.ui.screen, Screen::Log);
+    bench.keys("⎋⎋");
+    assert_eq!(
+        bench.ui.screen,
+        Screen::Log,
+        "each step back undoes one step"
+    );
+    bench.keys("⎋⎋⎋⎋⎋⎋⎋⎋");
+    assert_eq!(bench.ui.screen, Screen::Overview);
+}
+
+#[test]
+fn a_finding_leads_to_its_line() {
+    let mut bench = Bench::new("wrong_interface");
+    bench.keys("3⏎");
+    assert_eq!(bench.ui.screen, Screen::Log);
+    assert_eq!(bench.ui.log.rank, Some(10));
+    assert_eq!(bench.ui.log.lines[bench.ui.log.row].place.number, 6);
+    assert!(
+        bench.shown().contains(">6 ") || bench.shown().contains("> 6 "),
+        "{}",
+        bench.shown()
+    );
+    bench.keys("e");
+    assert_eq!(
+        bench.ui.log.rank,
+        Some(0),
+        "the next finding's evidence is of rank 0"
+    );
+}
+
+#[test]
+fn a_line_that_is_gone_is_told() {
+    let mut bench = Bench::new("skipped_collective");
+    bench.keys("3⏎");
+    assert!(
+        bench.ui.message.as_deref().unwrap().contains("line 88"),
+        "{:?}",
+        bench.ui.message
+    );
+}
+
+#[test]
+fn a_log_is_searched_up_and_down() {
+    let mut bench = Bench::new("wrong_interface");
+    bench.keys("6g/line 1[0-9]⏎");
+    let at = |bench: &Bench| bench.ui.log.lines[bench.ui.log.row].place.number;
+    assert_eq!(at(&bench), 10);
+    bench.keys("nn");
+    assert_eq!(at(&bench), 12);
+    bench.keys("NNN");
+    assert_eq!(
+        at(&bench),
+        19,
+        "the search goes round; line 16 says something else"
+    );
+    bench.keys("/(⏎");
+    assert!(
+        bench
+            .ui
+            .message
+            .as_deref()
+            .unwrap()
+            .starts_with("not a regular expression")
+    );
+    bench.keys("/no such thing⏎");
+    assert!(
+        bench
+            .ui
+            .message
+            .as_deref()
+            .unwrap()
+            .starts_with("not found")
+    );
+}
+
+#[test]
+fn a_log_follows_its_end_until_one_goes_up() {
+    let mut bench = Bench::new("wrong_interface");
+    bench.keys("6");
+    assert!(bench.ui.log.follow);
+    let more = |number| {
+        let place = Place {
+            source: SourceId(10),
+            number,
+            offset: 0,
+            len: 3,
+        };
+        LogPage {
+            lines: vec![LogLine { place, bytes: None }],
+            older: 0,
+            newer: 0,
+        }
+    };
+    let last = bench.ui.log.lines.last().unwrap().place;
+    arrived(&mut bench.ui, 10, LogRequest::After(last, 9), more(25));
+    assert_eq!(bench.ui.log.row, 24);
+    bench.keys("k");
+    arrived(&mut bench.ui, 10, LogRequest::After(last, 9), more(26));
+    assert_eq!(bench.ui.log.row, 23);
+    bench.keys("G");
+    assert!(bench.ui.log.follow);
+    arrived(&mut bench.ui, 3, LogRequest::After(last, 9), more(27));
+    assert_eq!(
+        bench.ui.log.lines.len(),
+        26,
+        "lines of another rank came too late"
+    );
+}
+
+#[test]
+fn ranks_are_filtered_sorted_and_kept_selected() {
+    let mut bench = Bench::new("wrong_interface");
+    bench.keys("2/node-5⏎j");
+    assert!(bench.shown().contains("2 ranks of 16"));
+    bench.keys("⏎");
+    assert_eq!(bench.ui.log.rank, Some(11));
+    bench.keys("⎋⎋");
+    assert!(bench.shown().contains("16 ranks"));
+    bench.keys("oO⏎");
+    assert_eq!(
+        bench.ui.log.rank,
+        Some(11),
+        "the selected rank stays selected wherever its row goes"
+    );
+}
+
+#[test]
+fn the_fix_is_copied_as_a_shell_reads_it() {
+    let mut bench = Bench::new("wrong_interface");
+    bench.keys("y");
+    assert_eq!(
+        bench.effects,
+        [Effect::Copy("export NCCL_SOCKET_IFNAME=data0\n".to_owned())]
+    );
+    bench.keys("3jjj");
+    bench.keys("y");
+    assert!(bench.effects.is_empty());
+    assert_eq!(bench.ui.message.as_deref(), Some("there is no fix to copy"));
+    let mut hostile = Bench::new("hostile");
+    hostile.keys("3y");
+    let [Effect::Copy(text)] = &hostile.effects[..] else {
+        panic!("{:?}", hostile.effects)
+    };
+    assert_eq!(text, "export NCCL_SOCKET_IFNAME='x'\\''; reboot^J#'\n");
+}
+
+#[test]
+fn replays_are_steered() {
+    let mut bench = Bench::replay("wrong_interface");
+    for (keys, effect) in [
+        (".", Effect::Step),
+        ("+", Effect::Speed(8.0)),
+        ("-", Effect::Speed(2.0)),
+        ("[", Effect::Seek(Duration::from_secs(90))),
+        ("]", Effect::Seek(Duration::from_secs(110))),
+        (" ", Effect::Pause),
+        ("s", Effect::Save),
+        ("q", Effect::Quit),
+    ] {
+        bench.keys(keys);
+        assert_eq!(bench.effects, [effect], "{keys}");
+    }
+    bench.status.paused = true;
+    bench.keys(" ");
+    assert_eq!(bench.effects, [Effect::Resume]);
+}
+
+#[test]
+fn small_terminals_get_a_message() {
+    let mut bench = Bench::new("wrong_interface");
+    bench.size(30, 8);
+    insta::assert_snapshot!("small", bench.shown());
+}
+
+#[test]
+fn a_picture_is_the_same_every_time() {
+    let bench = Bench::new("wrong_interface");
+    let picture = svg::svg(&bench.draw());
+    assert_eq!(picture, svg::svg(&bench.draw()));
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+    let hostile = svg::svg(&Bench::new("hostile").draw());
+    assert!(!hostile.contains("<script"), "text is escaped");
+}
+
+fn assert_harmless(bench: &Bench, what: &str) {
+    for cell in bench.draw().content() {
+        let symbol = cell.symbol();
+        assert_eq!(symbol, harmless(symbol, bench.ui.theme.glyphs), "{what}");
+    }
+}
+
+#[test]
+fn no_screen_shows_what_a_terminal_would_obey() {
+    for theme in [COLOR, ASCII] {
+        for keys in [
+            "1",
+            "2",
+            "2/\u{1b}[2J",
+            "3",
+            "3jj",
+            "4",
+            "5",
+            "5⏎",
+            "6",
+            "3⏎",
+            "6/o⏎",
+            "?",
+        ] {
+            let mut bench = Bench::new("hostile");
+            bench.ui.theme = theme;
+            bench.status.messages.push("\x1b[31m\u{202e}".to_owned());
+            bench.status.recording = Some("\x07".to_owned());
+            bench.keys(keys);
+            for size in [(40, 10), (80, 24), (250, 60)] {
+                bench.size(size.0, size.1);
+                assert_harmless(&bench, keys);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_colour_there_is_none() {
+    for (name, _) in samples::all() {
+        for keys in ["1", "2", "3", "4", "5", "6", "6/o⏎", "?"] {
+            let mut bench = Bench::new(name);
+            bench.ui.theme = PLAIN;
+            bench.keys(keys);
+            for cell in bench.draw().content() {
+                assert_eq!(
+                    (cell.fg, cell.bg),
+                    (Color::Reset, Color::Reset),
+                    "{name} {keys}"
+                );
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn no_size_and_no_key_panics(
+        sample in 0usize..7,
+        width in 1u16..=250,
+        height in 1u16..=60,
+        typed in "[1-6jkhlgGeEnNfoOys?/+. \\[\\]{}⏎⎋]{0,12}",
+        text in "\\PC{0,30}",
+        color in any::<bool>(),
+    ) {
+        let name = ["wrong_interface", "skipped_collective", "healthy", "waiting", "thousand", "hostile", "empty"][sample];
+        let mut bench = Bench::replay(name);
+        bench.ui.theme = if color { COLOR } else { ASCII };
+        bench.size(width, height);
+        if let Some(rank) = bench.snapshot.job.ranks.first_mut() {
+            rank.last_line = Some(text.clone());
+            rank.host = Some(text.clone());
+        }
+        bench.snapshot.verdict.summary = text;
+        bench.keys(&typed);
+        assert_harmless(&bench, &typed);
+        bench.key(Key::Plain(KeyCode::PageDown)).key(Key::Plain(KeyCode::End));
+        assert_harmless(&bench, &typed);
+    }
+}
