@@ -209,7 +209,7 @@ impl<'a> Draft<'a> {
 
 /// Hosts in words: at most three by name.
 #[must_use]
-pub fn host_names(hosts: &BTreeSet<String>, all: usize) -> String {
+pub(super) fn host_names(hosts: &BTreeSet<String>, all: usize) -> String {
     const NAMED: usize = 3;
     let named: Vec<&str> = hosts.iter().take(NAMED).map(String::as_str).collect();
     match hosts.len() {
