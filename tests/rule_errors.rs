@@ -39,15 +39,22 @@ message = "fan 3 never failed"
 fn errors(old: &str, new: &str) -> String {
     assert!(GOOD.contains(old), "{old} is in the sound rule");
     let text = GOOD.replace(old, new);
-    let (catalog, errors) =
-        Catalog::load(&[("user/fan.toml", text.as_str()), ("user/other.toml", &other())]);
+    let (catalog, errors) = Catalog::load(&[
+        ("user/fan.toml", text.as_str()),
+        ("user/other.toml", &other()),
+    ]);
     assert_eq!(catalog.rules().len(), 1, "the other file still works");
     assert!(!errors.is_empty(), "it is broken");
-    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n")
+    errors
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 fn other() -> String {
-    GOOD.replace("USER001", "USER002").replace("fan-failed", "other-fan-failed")
+    GOOD.replace("USER001", "USER002")
+        .replace("fan-failed", "other-fan-failed")
 }
 
 #[test]
@@ -112,8 +119,13 @@ fn a_rule_with_several_patterns_hits_a_line_once() {
         "[match]\nclass",
         "[[match]]\nclass = [\"app\"]\nregex = \"fan .* failed\"\n[[match]]\nclass",
     );
-    let two = two.replace("[match.captures]\nfan = \"int\"", "captures = { fan = \"int\" }");
-    let two = two.replace("captures = { fan = \"3\" }\n", "").replace("never failed", "works");
+    let two = two.replace(
+        "[match.captures]\nfan = \"int\"",
+        "captures = { fan = \"int\" }",
+    );
+    let two = two
+        .replace("captures = { fan = \"3\" }\n", "")
+        .replace("never failed", "works");
     let (catalog, errors) = Catalog::load(&[("two.toml", two.as_str())]);
     assert!(errors.is_empty(), "{}", errors[0]);
     let mut hits = Vec::new();
@@ -130,7 +142,10 @@ fn no_line_hides_a_hit() {
                 .replace("USER001", &format!("U{n:03}{n:03}"))
                 .replace("fan-failed", &format!("fan-failed-{n}"))
                 .replace("failed", &format!("failed{n:04}"));
-            (format!("{n}.toml"), text.replace(&format!("fan-failed{n:04}"), "fan-failed"))
+            (
+                format!("{n}.toml"),
+                text.replace(&format!("fan-failed{n:04}"), "fan-failed"),
+            )
         })
         .collect();
     let (catalog, errors) = Catalog::load(&files);

@@ -5,7 +5,11 @@ use crate::engine::finding::Finding;
 
 /// Adds a note about ranks without a log, where others have one.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
-    let (seen, unseen): (Vec<_>, Vec<_>) = scene.ranks.ranks.iter().partition(|r| r.has_source || r.lines > 0);
+    let (seen, unseen): (Vec<_>, Vec<_>) = scene
+        .ranks
+        .ranks
+        .iter()
+        .partition(|r| r.has_source || r.lines > 0);
     if seen.is_empty() || unseen.is_empty() {
         return;
     }
