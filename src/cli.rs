@@ -32,7 +32,7 @@ Exit codes of a diagnosis:
 /// Tells why a distributed GPU job hangs: which rank, host or collective, and what to change
 #[derive(Debug, Parser)]
 #[command(name = "unhang", version, after_long_help = EXIT_CODES, disable_help_subcommand = true)]
-pub struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]

@@ -102,13 +102,21 @@ impl Engine {
         }
         match input {
             Input::Source(info) => self.open(info),
-            Input::Bytes { source, offset, chunk } => self.bytes(seen, source, offset, chunk),
+            Input::Bytes {
+                source,
+                offset,
+                chunk,
+            } => self.bytes(seen, source, offset, chunk),
             Input::Rotated(source) | Input::Truncated(source) => {
                 self.flush(seen, source);
                 self.demux.restart(source);
                 self.job.gap(source);
             }
-            Input::Ended { source, why, detail } => {
+            Input::Ended {
+                source,
+                why,
+                detail,
+            } => {
                 self.flush(seen, source);
                 if let Some(Some(known)) = self.sources.get_mut(source.ix()) {
                     known.ended = Some(why);
@@ -148,7 +156,9 @@ impl Engine {
     /// Where the last lines of a rank stand, oldest first ([`Options::keep_recent`]).
     #[must_use]
     pub fn recent_lines(&self, rank: u32) -> Vec<Place> {
-        let Some(recent) = &self.recent else { return Vec::new() };
+        let Some(recent) = &self.recent else {
+            return Vec::new();
+        };
         let ranks = Ranks::resolve(&self.job, self.demux.writers());
         let writers = ranks.ranks.get(rank as usize).map(|r| r.writers.as_slice());
         recent.of(writers.unwrap_or_default())
@@ -171,31 +181,72 @@ impl Engine {
         }
         self.demux.open(&info);
         self.job.know(self.demux.writers());
-        self.sources[ix] = Some(Source { info, ended: None, problem: None });
+        self.sources[ix] = Some(Source {
+            info,
+            ended: None,
+            problem: None,
+        });
     }
 
     fn bytes(&mut self, seen: Option<Time>, source: SourceId, offset: u64, chunk: &[u8]) {
-        let Self { catalog, demux, job, hits, unparsed, recent, .. } = self;
+        let Self {
+            catalog,
+            demux,
+            job,
+            hits,
+            unparsed,
+            recent,
+            ..
+        } = self;
         job.begin_chunk();
         demux.feed(source, offset, chunk, &mut |line, writers| {
             let within = line.place.offset >= offset;
-            *unparsed += u64::from(!take(catalog, job, hits, recent.as_mut(), line, writers, seen, within));
+            *unparsed += u64::from(!take(
+                catalog,
+                job,
+                hits,
+                recent.as_mut(),
+                line,
+                writers,
+                seen,
+                within,
+            ));
         });
         job.end_chunk(offset, chunk);
     }
 
     /// Takes a source's unfinished last line.
     fn flush(&mut self, seen: Option<Time>, source: SourceId) {
-        let Self { catalog, demux, job, hits, unparsed, recent, .. } = self;
+        let Self {
+            catalog,
+            demux,
+            job,
+            hits,
+            unparsed,
+            recent,
+            ..
+        } = self;
         job.begin_chunk();
         demux.end(source, &mut |line, writers| {
-            *unparsed += u64::from(!take(catalog, job, hits, recent.as_mut(), line, writers, seen, false));
+            *unparsed += u64::from(!take(
+                catalog,
+                job,
+                hits,
+                recent.as_mut(),
+                line,
+                writers,
+                seen,
+                false,
+            ));
         });
     }
 }
 
 /// One line through parser, model and rules. Returns false if nothing said anything about it.
-#[expect(clippy::too_many_arguments, reason = "the engine's parts, borrowed apart")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the engine's parts, borrowed apart"
+)]
 #[inline]
 fn take(
     catalog: &Catalog,
@@ -220,7 +271,12 @@ fn take(
 }
 
 impl Engine {
-    fn view(&self, ranks: &Ranks, verdict: snapshot::Verdict, findings: Vec<finding::Finding>) -> Snapshot {
+    fn view(
+        &self,
+        ranks: &Ranks,
+        verdict: snapshot::Verdict,
+        findings: Vec<finding::Finding>,
+    ) -> Snapshot {
         let mut job = self.job.view(ranks, self.demux.writers());
         for row in &mut job.ranks {
             let Some(rank) = row.rank else { continue };
@@ -233,7 +289,10 @@ impl Engine {
         for host in &mut job.hosts {
             host.odd = verdict.hosts.contains(&host.name);
         }
-        let mut inputs = snapshot::InputsView { unparsed_lines: self.unparsed, ..Default::default() };
+        let mut inputs = snapshot::InputsView {
+            unparsed_lines: self.unparsed,
+            ..Default::default()
+        };
         for source in self.sources.iter().flatten() {
             let counts = self.demux.counts(source.info.id);
             inputs.bytes += counts.bytes;
@@ -248,6 +307,12 @@ impl Engine {
                 problem: source.problem.clone(),
             });
         }
-        Snapshot { verdict, findings, job, inputs, now: self.now }
+        Snapshot {
+            verdict,
+            findings,
+            job,
+            inputs,
+            now: self.now,
+        }
     }
 }

@@ -15,26 +15,22 @@ pub struct InputError {
     pub why: String,
     /// What the user can do about it.
     pub hint: Option<&'static str>,
-    /// The system's error, where there is one.
-    #[source]
-    pub source: Option<io::Error>,
 }
 
 impl InputError {
     /// The system refused.
     #[must_use]
-    pub fn io(operation: &'static str, path: &Path, error: io::Error) -> Self {
+    pub fn io(operation: &'static str, path: &Path, error: &io::Error) -> Self {
         let hint = match error.kind() {
             io::ErrorKind::PermissionDenied => Some("run as a user who may read it, or copy it"),
             _ => None,
         };
-        let why = in_words(&error);
+        let why = in_words(error);
         Self {
             operation,
             path: path.to_owned(),
             why,
             hint,
-            source: Some(error),
         }
     }
 
@@ -46,7 +42,6 @@ impl InputError {
             path: path.to_owned(),
             why: why.into(),
             hint: None,
-            source: None,
         }
     }
 

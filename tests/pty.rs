@@ -3,6 +3,8 @@
 //! The tests start this very binary again with `UNHANG_TEST_CHILD` set: the child then is a dashboard
 //! over a sample. Nothing sleeps: the tests wait until the screen says something.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::sync::{Arc, Condvar, Mutex};

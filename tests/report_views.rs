@@ -1,6 +1,8 @@
 //! Reports and JSON: what people read is snapshot-tested, what programs read is checked against its
 //! description, and neither passes on what a log wants a terminal to do.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -62,7 +64,10 @@ fn markdown_reports_look_like_this() {
         "healthy",
         "hostile",
     ] {
-        insta::assert_snapshot!(format!("markdown_{name}"), markdown(&sample(name)));
+        insta::assert_snapshot!(
+            format!("markdown_{name}"),
+            markdown(&sample(name), &ReportOptions::default())
+        );
     }
 }
 
@@ -109,18 +114,22 @@ fn a_report_fits_a_screen() {
 #[test]
 fn nothing_a_log_says_reaches_the_terminal() {
     for (name, snapshot) in samples::all() {
-        let mut pages = vec![markdown(&snapshot), json::to_string(&snapshot, false)];
+        let mut pages = vec![
+            markdown(&snapshot, &ReportOptions::default()),
+            json::to_string(&snapshot, false),
+        ];
         for (color, ascii, verbose) in (0..8).map(|n| (n & 1 > 0, n & 2 > 0, n & 4 > 0)) {
-            let page = text(
-                &snapshot,
-                &ReportOptions {
-                    width: 80,
-                    color,
-                    ascii,
-                    verbose,
-                },
-            );
+            let options = ReportOptions {
+                width: 80,
+                color,
+                ascii,
+                verbose,
+            };
+            let page = text(&snapshot, &options);
             assert!(!ascii || page.is_ascii(), "{name}");
+            let marked = markdown(&snapshot, &options);
+            assert!(!ascii || marked.is_ascii(), "{name}");
+            pages.push(marked);
             pages.push(if color {
                 without_own_colours(&page)
             } else {
@@ -152,7 +161,7 @@ fn without_own_colours(page: &str) -> String {
 
 #[test]
 fn markdown_has_no_markup_from_a_log() {
-    let page = markdown(&sample("hostile"));
+    let page = markdown(&sample("hostile"), &ReportOptions::default());
     let mut fence: Option<String> = None;
     for line in page.lines() {
         let ticks: String = line.chars().take_while(|c| *c == '`').collect();

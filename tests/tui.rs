@@ -1,17 +1,20 @@
 //! The dashboard, frame by frame and key by key, without a terminal.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use proptest::prelude::*;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Color;
 use unhang::app::handle::{Axis, LogLine, LogPage, LogRequest, Mode, Playback, Status};
 use unhang::engine::ids::SourceId;
 use unhang::engine::line::Place;
 use unhang::engine::snapshot::Snapshot;
 use unhang::views::escape::{Glyphs, harmless};
-use unhang::views::tui::keymap::{self, Action, Context, KEYMAP, Key};
+use unhang::views::tui::keymap::{self, Action, KEYMAP, Key};
 use unhang::views::tui::screen::Screen;
 use unhang::views::tui::theme::Theme;
 use unhang::views::tui::ui::Ui;
@@ -538,6 +541,24 @@ fn no_screen_shows_what_a_terminal_would_obey() {
             for size in [(40, 10), (80, 24), (250, 60)] {
                 bench.size(size.0, size.1);
                 assert_harmless(&bench, keys);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_colour_there_is_none() {
+    for (name, _) in samples::all() {
+        for keys in ["1", "2", "3", "4", "5", "6", "6/o⏎", "?"] {
+            let mut bench = Bench::new(name);
+            bench.ui.theme = PLAIN;
+            bench.keys(keys);
+            for cell in bench.draw().content() {
+                assert_eq!(
+                    (cell.fg, cell.bg),
+                    (Color::Reset, Color::Reset),
+                    "{name} {keys}"
+                );
             }
         }
     }

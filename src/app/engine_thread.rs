@@ -288,17 +288,17 @@ impl Live {
             Some(Command::Pause) => self.frozen = Some(self.core.bytes),
             Some(Command::Resume) => {
                 self.frozen = None;
-                self.core.publish();
                 self.core
                     .shared
                     .edit_status(|status| std::mem::take(&mut status.behind) != 0);
+                self.core.publish();
             }
             Some(Command::Step) if self.frozen.is_some() => {
                 self.frozen = Some(self.core.bytes);
-                self.core.publish();
                 self.core
                     .shared
                     .edit_status(|status| std::mem::take(&mut status.behind) != 0);
+                self.core.publish();
             }
             // A live job has no other speed than its own.
             Some(Command::Step | Command::Speed(_) | Command::Seek(_) | Command::Log { .. })

@@ -29,7 +29,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Creates the file. An existing one is replaced only if it is a journal.
     pub(crate) fn create(path: &Path) -> Result<Self, InputError> {
-        let failed = |error| InputError::io("create", path, error);
+        let failed = |error| InputError::io("create", path, &error);
         if !may_replace(path).map_err(failed)? {
             let why = "there is a file of this name that is no journal";
             return Err(InputError::because("create", path, why).hint("choose another name"));

@@ -79,7 +79,8 @@ pub fn start(
     mut new_engine: impl FnMut() -> Engine + Send + 'static,
     start: Start,
 ) -> Result<Replay, InputError> {
-    let no_thread = |error| InputError::io("start a thread for", Path::new("playing"), error);
+    let no_thread =
+        |error: io::Error| InputError::io("start a thread for", Path::new("playing"), &error);
     let engine = new_engine();
     let (inbox, outbox) = sync_channel(INBOX);
     let mut status = Status::new(Mode::Replay);

@@ -147,14 +147,12 @@ impl Reading {
     fn log(&mut self, log: &Log, source: SourceId) {
         let engine = &mut self.engine;
         let mut sink = |offset, chunk: &[u8]| {
-            engine.handle(
-                None,
-                Input::Bytes {
-                    source,
-                    offset,
-                    chunk,
-                },
-            )
+            let input = Input::Bytes {
+                source,
+                offset,
+                chunk,
+            };
+            engine.handle(None, input);
         };
         let result = self.reader.read(log, &mut sink);
         self.end(source, result.map(drop));
@@ -163,21 +161,19 @@ impl Reading {
     fn stdin(&mut self, source: SourceId) {
         let engine = &mut self.engine;
         let mut sink = |offset, chunk: &[u8]| {
-            engine.handle(
-                None,
-                Input::Bytes {
-                    source,
-                    offset,
-                    chunk,
-                },
-            )
+            let input = Input::Bytes {
+                source,
+                offset,
+                chunk,
+            };
+            engine.handle(None, input);
         };
         let result = self.reader.drain(&mut io::stdin().lock(), &mut sink);
         self.end(
             source,
             result
                 .map(drop)
-                .map_err(|error| InputError::io("read", Path::new("stdin"), error)),
+                .map_err(|error| InputError::io("read", Path::new("stdin"), &error)),
         );
     }
 

@@ -35,7 +35,7 @@ impl RuleFiles {
             for path in paths {
                 match read(&path) {
                     Ok(text) => files.push((path.display().to_string(), text)),
-                    Err(error) => problems.push(InputError::io("read", &path, error)),
+                    Err(error) => problems.push(InputError::io("read", &path, &error)),
                 }
             }
         }
@@ -72,7 +72,7 @@ fn collect(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>, problems: &mut
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) => {
-            problems.push(InputError::io("list", folder, error));
+            problems.push(InputError::io("list", folder, &error));
             return;
         }
     };

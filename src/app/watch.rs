@@ -119,7 +119,8 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
     }
     let pumps = pipes.len() + usize::from(stdin);
     let follows = !tailer.is_empty() || waits_for_files(&plan.paths);
-    let core = Core::new(engine, Arc::clone(&shared), Arc::clone(&lines)).map_err(no_thread)?;
+    let core = Core::new(engine, Arc::clone(&shared), Arc::clone(&lines))
+        .map_err(|error| no_thread(&error))?;
     let live = Live::new(core, outbox, clock, recorder, pumps + usize::from(follows));
     let engine = spawn("engine", move || live.run())?;
 
@@ -168,10 +169,10 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(work)
-        .map_err(no_thread)
+        .map_err(|error| no_thread(&error))
 }
 
-fn no_thread(error: io::Error) -> InputError {
+fn no_thread(error: &io::Error) -> InputError {
     InputError::io("start a thread for", Path::new("watching"), error)
 }
 
@@ -304,7 +305,7 @@ fn wait(pause: Duration, calls: &Receiver<()>) {
         Err(RecvTimeoutError::Timeout) => {}
         // Without a watcher nobody calls.
         Err(RecvTimeoutError::Disconnected) => {
-            thread::sleep(pause.saturating_sub(started.elapsed()))
+            thread::sleep(pause.saturating_sub(started.elapsed()));
         }
     }
 }

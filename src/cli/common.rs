@@ -10,7 +10,6 @@ use clap::{Args, ValueEnum};
 use super::messages;
 use super::ranks::Ranks;
 use crate::app::rules::RuleFiles;
-use crate::engine::catalog::Catalog;
 use crate::engine::snapshot::Snapshot;
 use crate::engine::{Engine, Options};
 use crate::views::escape::Glyphs;
@@ -20,27 +19,27 @@ use crate::views::{json, report};
 /// Options that every command shares.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
-pub struct Common {
+pub(crate) struct Common {
     /// Add the rules in this folder to the built-in ones
     #[arg(long, value_name = "DIR", global = true)]
-    pub rules: Vec<PathBuf>,
+    pub(crate) rules: Vec<PathBuf>,
     /// When to use colours; `auto` honours NO_COLOR
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, global = true)]
-    pub color: Color,
+    pub(crate) color: Color,
     /// Draw with ASCII characters only
     #[arg(long, global = true)]
-    pub ascii: bool,
+    pub(crate) ascii: bool,
     /// Show only these ranks, such as 0-7,12 (all of them are diagnosed)
     #[arg(long, value_name = "RANKS", global = true)]
-    pub ranks: Option<Ranks>,
+    pub(crate) ranks: Option<Ranks>,
     /// Show everything: all findings, and which files were read and which were not
     #[arg(short, long, global = true)]
-    pub verbose: bool,
+    pub(crate) verbose: bool,
 }
 
 /// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Color {
+pub(crate) enum Color {
     /// On a terminal, unless NO_COLOR is set.
     Auto,
     /// Always.
@@ -51,7 +50,7 @@ pub enum Color {
 
 /// How a diagnosis is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// For people, 80 columns.
     Text,
     /// For an issue or a chat.
@@ -63,7 +62,7 @@ pub enum Format {
 impl Common {
     /// Whether what is written to `stream` is coloured.
     #[must_use]
-    pub fn color_on(&self, stream: &impl IsTerminal) -> bool {
+    pub(crate) fn color_on(&self, stream: &impl IsTerminal) -> bool {
         let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         match self.color {
             Color::Always => true,
@@ -78,7 +77,7 @@ impl Common {
 
     /// Characters that may be used.
     #[must_use]
-    pub fn glyphs(&self) -> Glyphs {
+    pub(crate) fn glyphs(&self) -> Glyphs {
         if self.ascii {
             Glyphs::Ascii
         } else {
@@ -86,15 +85,9 @@ impl Common {
         }
     }
 
-    /// The catalog; broken rule files are told and left out.
-    #[must_use]
-    pub fn catalog(&self) -> Catalog {
-        self.rule_files().load(false).0
-    }
-
     /// Every rule file; what is wrong with them is told once.
     #[must_use]
-    pub fn rule_files(&self) -> RuleFiles {
+    pub(crate) fn rule_files(&self) -> RuleFiles {
         let (files, problems) = RuleFiles::read(&self.rules);
         for problem in &problems {
             messages::problem(problem);
@@ -107,7 +100,7 @@ impl Common {
 
     /// The diagnosis as text; `full` lists every rank in JSON however many there are.
     #[must_use]
-    pub fn render(&self, snapshot: &Snapshot, format: Format, full: bool) -> String {
+    pub(crate) fn render(&self, snapshot: &Snapshot, format: Format, full: bool) -> String {
         let narrowed;
         let snapshot = match &self.ranks {
             Some(ranks) => {
@@ -124,13 +117,7 @@ impl Common {
         };
         match format {
             Format::Text => report::text(snapshot, &options),
-            Format::Markdown => report::markdown(
-                snapshot,
-                &ReportOptions {
-                    color: false,
-                    ..options
-                },
-            ),
+            Format::Markdown => report::markdown(snapshot, &options),
             Format::Json => json::to_string(snapshot, full),
         }
     }
@@ -138,7 +125,7 @@ impl Common {
 
 /// Makes an engine; for replays as often as one is needed.
 #[must_use]
-pub fn new_engine(files: &RuleFiles, keep_recent: bool) -> Engine {
+pub(crate) fn new_engine(files: &RuleFiles, keep_recent: bool) -> Engine {
     Engine::new(files.load(false).0, Options { keep_recent })
 }
 
@@ -146,7 +133,7 @@ pub fn new_engine(files: &RuleFiles, keep_recent: bool) -> Engine {
 ///
 /// # Errors
 /// A fragment that says what is wrong.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no duration such as 90s, 10m or 1h30m");
     let mut rest = text.trim();
     let mut total = Duration::ZERO;

@@ -10,14 +10,14 @@ use crate::exit;
 
 /// Arguments of `unhang demo`.
 #[derive(Clone, Debug, Args)]
-pub struct DemoArgs {
+pub(crate) struct DemoArgs {
     /// The case to play; see --list
-    pub case: Option<String>,
+    pub(crate) case: Option<String>,
     /// List the cases
     #[arg(long)]
-    pub list: bool,
+    pub(crate) list: bool,
     #[command(flatten)]
-    pub play: PlayArgs,
+    pub(crate) play: PlayArgs,
 }
 
 /// Runs `unhang demo`. Its exit code says whether the demonstration worked, not how the recorded
@@ -25,7 +25,7 @@ pub struct DemoArgs {
 ///
 /// # Errors
 /// If there is no such case, or the terminal or standard output fails.
-pub fn run(args: &DemoArgs, common: &Common) -> anyhow::Result<u8> {
+pub(crate) fn run(args: &DemoArgs, common: &Common) -> anyhow::Result<u8> {
     if args.list {
         let lines: String = CASES
             .iter()

@@ -8,7 +8,7 @@ use crate::engine::snapshot::Snapshot;
 
 /// A set of ranks as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ranks(Vec<RangeInclusive<u32>>);
+pub(crate) struct Ranks(Vec<RangeInclusive<u32>>);
 
 impl FromStr for Ranks {
     type Err = String;
@@ -37,14 +37,14 @@ impl FromStr for Ranks {
 impl Ranks {
     /// True if the rank is in the set.
     #[must_use]
-    pub fn contains(&self, rank: u32) -> bool {
+    pub(crate) fn contains(&self, rank: u32) -> bool {
         self.0.iter().any(|range| range.contains(&rank))
     }
 
     /// The snapshot with only these ranks and the findings about them or about nobody in particular.
     /// The verdict and the finding it rests on stay.
     #[must_use]
-    pub fn narrow(&self, snapshot: &Snapshot) -> Snapshot {
+    pub(crate) fn narrow(&self, snapshot: &Snapshot) -> Snapshot {
         let mut snapshot = snapshot.clone();
         let lead = snapshot.verdict.finding;
         let mut moved = BTreeMap::new();

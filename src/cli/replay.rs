@@ -19,31 +19,31 @@ use crate::sources::discover::{Discoverer, Found};
 
 /// Arguments of `unhang replay`.
 #[derive(Clone, Debug, Args)]
-pub struct ReplayArgs {
+pub(crate) struct ReplayArgs {
     /// A journal, or saved logs: files, patterns, folders; the present folder if none
-    pub paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub claim: ClaimArgs,
+    pub(crate) claim: ClaimArgs,
     #[command(flatten)]
-    pub play: PlayArgs,
+    pub(crate) play: PlayArgs,
 }
 
 /// How to play.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct PlayArgs {
+pub(crate) struct PlayArgs {
     /// Play this many times as fast, 0.1 to 1000
     #[arg(long, value_name = "N", default_value_t = 1.0)]
-    pub speed: f64,
+    pub(crate) speed: f64,
     /// Begin at this time from the start, such as 90s
     #[arg(long, value_name = "T", value_parser = duration)]
-    pub at: Option<Duration>,
+    pub(crate) at: Option<Duration>,
 }
 
 /// Runs `unhang replay`.
 ///
 /// # Errors
 /// If there is nothing to play, or the terminal or standard output fails.
-pub fn run(args: &ReplayArgs, common: &Common) -> anyhow::Result<u8> {
+pub(crate) fn run(args: &ReplayArgs, common: &Common) -> anyhow::Result<u8> {
     let (script, unread) = open(args, common)?;
     let code = play(script, args.play, common)?;
     Ok(if unread { exit::INPUT } else { code })

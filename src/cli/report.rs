@@ -12,32 +12,32 @@ use crate::exit;
 
 /// Arguments of `unhang report`.
 #[derive(Clone, Debug, Args)]
-pub struct ReportArgs {
+pub(crate) struct ReportArgs {
     /// Logs: files, patterns, folders, journals, or - for standard input; the present folder if none
-    pub paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub claim: ClaimArgs,
+    pub(crate) claim: ClaimArgs,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    pub(crate) format: Format,
     /// List every rank in JSON, however many there are
     #[arg(long)]
-    pub full: bool,
+    pub(crate) full: bool,
 }
 
 /// What the user has seen and no saved log can tell.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct ClaimArgs {
+pub(crate) struct ClaimArgs {
     /// The job stands still, and has for this long (such as 10m); logs that end prove nothing
     #[arg(long, value_name = "DURATION", value_parser = duration, num_args = 0..=1, require_equals = true)]
-    pub stuck: Option<Option<Duration>>,
+    pub(crate) stuck: Option<Option<Duration>>,
 }
 
 /// Runs `unhang report`.
 ///
 /// # Errors
 /// If standard output cannot be written.
-pub fn run(args: &ReportArgs, common: &Common) -> anyhow::Result<u8> {
+pub(crate) fn run(args: &ReportArgs, common: &Common) -> anyhow::Result<u8> {
     let plan = Plan {
         paths: args.paths.clone(),
         claim: args.claim.stuck,

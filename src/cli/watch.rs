@@ -21,28 +21,28 @@ use crate::views::escape::harmless;
 
 /// Arguments of `unhang watch`.
 #[derive(Clone, Debug, Args)]
-pub struct WatchArgs {
+pub(crate) struct WatchArgs {
     /// Logs: files, patterns, folders, or - for standard input; the present folder if none.
     /// Files that appear later below a folder are watched too
-    pub paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
     /// Record everything that is seen, to be played again with `unhang replay`
     #[arg(long, value_name = "FILE")]
-    pub record: Option<PathBuf>,
+    pub(crate) record: Option<PathBuf>,
     #[command(flatten)]
-    pub claim: ClaimArgs,
+    pub(crate) claim: ClaimArgs,
     /// Without a terminal: how to print the last diagnosis; anything but text prints only that
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    pub(crate) format: Format,
     /// List every rank in JSON, however many there are
     #[arg(long)]
-    pub full: bool,
+    pub(crate) full: bool,
 }
 
 /// Runs `unhang watch`.
 ///
 /// # Errors
 /// If nothing can be watched, or the terminal or standard output fails.
-pub fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
+pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
     let plan = Plan {
         paths: args.paths.clone(),
         claim: args.claim.stuck,

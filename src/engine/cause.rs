@@ -31,10 +31,17 @@ fn fold(findings: &mut [Finding]) {
             continue;
         }
         let mut explained_by: Vec<usize> = (0..findings.len())
-            .filter(|by| *by != at && findings[*by].role == Role::Cause && explains(&findings[*by], &findings[at]))
+            .filter(|by| {
+                *by != at
+                    && findings[*by].role == Role::Cause
+                    && explains(&findings[*by], &findings[at])
+            })
             .collect();
         // Two that explain each other stay as they are; the order decides between them.
-        explained_by.retain(|by| !explains(&findings[at], &findings[*by]) || rank_of(&findings[*by]) < rank_of(&findings[at]));
+        explained_by.retain(|by| {
+            !explains(&findings[at], &findings[*by])
+                || rank_of(&findings[*by]) < rank_of(&findings[at])
+        });
         if let Some(by) = explained_by.first().copied() {
             findings[at].role = Role::Symptom;
             let id = findings[at].id.clone();
@@ -58,13 +65,20 @@ fn explains(a: &Finding, b: &Finding) -> bool {
             (stops && on_same) || everyone || differ || differs_first(a, b) || cut_off(a, b)
         }
         // An exception is how an error of a better known kind surfaced.
-        Class::VersionMismatch => a.class == Class::EnvMismatch || (a.name == "version-differs" && b.name != a.name),
+        Class::VersionMismatch => {
+            a.class == Class::EnvMismatch || (a.name == "version-differs" && b.name != a.name)
+        }
         Class::RankDied => {
             let surfaced = stops && a.class != Class::RankDied && (on_same || a.ranks.is_empty());
             surfaced
                 || a.class == Class::Stopped
-                || matches!(a.class, Class::MismatchedCollective | Class::EnvMismatch | Class::VersionMismatch)
-                || (a.class == Class::MissingRank && a.accused.is_disjoint(&b.accused) && a.confidence >= b.confidence)
+                || matches!(
+                    a.class,
+                    Class::MismatchedCollective | Class::EnvMismatch | Class::VersionMismatch
+                )
+                || (a.class == Class::MissingRank
+                    && a.accused.is_disjoint(&b.accused)
+                    && a.confidence >= b.confidence)
         }
         Class::Gloo | Class::Rendezvous => {
             a.class == Class::WrongInterface
@@ -73,7 +87,10 @@ fn explains(a: &Finding, b: &Finding) -> bool {
         }
         Class::NetworkUnreachable => {
             let refused = b.confidence == Confidence::Possible;
-            let others = matches!(a.class, Class::MismatchedCollective | Class::MissingRank | Class::Launcher);
+            let others = matches!(
+                a.class,
+                Class::MismatchedCollective | Class::MissingRank | Class::Launcher
+            );
             matches!(a.class, Class::RankDied | Class::WrongInterface) || (refused && others)
         }
         Class::MismatchedCollective => false,
@@ -88,13 +105,27 @@ fn differs_first(a: &Finding, b: &Finding) -> bool {
 
 /// Nobody comes who cannot be reached.
 fn cut_off(a: &Finding, b: &Finding) -> bool {
-    let network = matches!(a.class, Class::WrongInterface | Class::NetworkUnreachable | Class::VersionMismatch);
-    network && a.effect != Effect::None && a.phase <= b.phase && (b.accused.is_empty() || !b.accused.is_disjoint(&a.ranks))
+    let network = matches!(
+        a.class,
+        Class::WrongInterface | Class::NetworkUnreachable | Class::VersionMismatch
+    );
+    network
+        && a.effect != Effect::None
+        && a.phase <= b.phase
+        && (b.accused.is_empty() || !b.accused.is_disjoint(&a.ranks))
 }
 
 /// Smaller is the likelier cause: errors before degradations, what ended a rank before what only
 /// waits, earlier phases, then the more certain one.
-fn rank_of(f: &Finding) -> (std::cmp::Reverse<Severity>, u8, super::vocab::Phase, std::cmp::Reverse<Confidence>, String) {
+fn rank_of(
+    f: &Finding,
+) -> (
+    std::cmp::Reverse<Severity>,
+    u8,
+    super::vocab::Phase,
+    std::cmp::Reverse<Confidence>,
+    String,
+) {
     let effect = match f.effect {
         Effect::Fatal => 0,
         Effect::Died => 1,
@@ -102,7 +133,13 @@ fn rank_of(f: &Finding) -> (std::cmp::Reverse<Severity>, u8, super::vocab::Phase
         Effect::Degraded => 3,
         Effect::None => 4,
     };
-    (std::cmp::Reverse(f.severity), effect, f.phase, std::cmp::Reverse(f.confidence), f.id.clone())
+    (
+        std::cmp::Reverse(f.severity),
+        effect,
+        f.phase,
+        std::cmp::Reverse(f.confidence),
+        f.id.clone(),
+    )
 }
 
 fn main_cause(findings: &[Finding]) -> Option<usize> {
@@ -112,7 +149,10 @@ fn main_cause(findings: &[Finding]) -> Option<usize> {
 
 /// Waiting is no fault yet: what is only late is a note.
 fn soften(findings: &mut [Finding]) {
-    for finding in findings.iter_mut().filter(|f| f.class != Class::MismatchedCollective) {
+    for finding in findings
+        .iter_mut()
+        .filter(|f| f.class != Class::MismatchedCollective)
+    {
         if finding.role == Role::Cause {
             finding.role = Role::Note;
             finding.severity = Severity::Info;
@@ -121,7 +161,12 @@ fn soften(findings: &mut [Finding]) {
     }
 }
 
-fn verdict(scene: &Scene<'_>, main: Option<&Finding>, state: State, findings: &[Finding]) -> Verdict {
+fn verdict(
+    scene: &Scene<'_>,
+    main: Option<&Finding>,
+    state: State,
+    findings: &[Finding],
+) -> Verdict {
     let class = match main {
         Some(finding) => finding.class,
         None => state::class_without_cause(state),
@@ -132,17 +177,30 @@ fn verdict(scene: &Scene<'_>, main: Option<&Finding>, state: State, findings: &[
         missing.extend(summary::switch_on(scene, state));
     }
     let certain = matches!(state, State::Healthy | State::Completed);
-    let alone = if certain { Confidence::Certain } else { Confidence::Possible };
+    let alone = if certain {
+        Confidence::Certain
+    } else {
+        Confidence::Possible
+    };
     let confidence = main.map_or(alone, |f| f.confidence);
-    let others = findings.iter().filter(|f| f.role == Role::Cause && main.is_some_and(|m| m.id != f.id));
+    let others = findings
+        .iter()
+        .filter(|f| f.role == Role::Cause && main.is_some_and(|m| m.id != f.id));
     let mut other_causes: Vec<String> = others.map(|f| f.id.clone()).collect();
     other_causes.sort();
     other_causes.dedup();
     Verdict {
         state,
         class,
-        summary: main.map_or_else(|| summary::without_cause(scene, state, findings), |f| f.title.clone()),
-        confidence: if state == State::Waiting { Confidence::Possible } else { confidence },
+        summary: main.map_or_else(
+            || summary::without_cause(scene, state, findings),
+            |f| f.title.clone(),
+        ),
+        confidence: if state == State::Waiting {
+            Confidence::Possible
+        } else {
+            confidence
+        },
         ranks: ranks.into_iter().collect(),
         hosts: hosts.into_iter().collect(),
         other_causes,
@@ -152,9 +210,16 @@ fn verdict(scene: &Scene<'_>, main: Option<&Finding>, state: State, findings: &[
 }
 
 /// Causes, symptoms, notes; the verdict's own finding first.
-fn order(findings: &mut Vec<Finding>, main: Option<usize>, mut verdict: Verdict) -> (Verdict, Vec<Finding>) {
-    let mut sorted: Vec<(bool, Finding)> =
-        std::mem::take(findings).into_iter().enumerate().map(|(at, f)| (Some(at) != main, f)).collect();
+fn order(
+    findings: &mut Vec<Finding>,
+    main: Option<usize>,
+    mut verdict: Verdict,
+) -> (Verdict, Vec<Finding>) {
+    let mut sorted: Vec<(bool, Finding)> = std::mem::take(findings)
+        .into_iter()
+        .enumerate()
+        .map(|(at, f)| (Some(at) != main, f))
+        .collect();
     sorted.sort_by_key(|(not_main, f)| (*not_main, f.role, rank_of(f)));
     verdict.finding = main.map(|_| 0);
     (verdict, sorted.into_iter().map(|(_, f)| f).collect())

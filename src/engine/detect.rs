@@ -73,7 +73,11 @@ impl<'a> Scene<'a> {
     /// Hosts of the current attempt, as printed.
     #[must_use]
     pub fn hosts(&self) -> BTreeSet<&str> {
-        self.ranks.ranks.iter().filter_map(|r| r.host.as_deref()).collect()
+        self.ranks
+            .ranks
+            .iter()
+            .filter_map(|r| r.host.as_deref())
+            .collect()
     }
 
     /// The host of a rank.
@@ -88,30 +92,47 @@ impl<'a> Scene<'a> {
         let source = self.job.records.get(writer.ix())?.source;
         let in_source = self.job.records.iter().filter(|r| r.source == source);
         let hosts: BTreeSet<&str> = in_source.filter_map(|r| r.host.as_deref()).collect();
-        if hosts.len() == 1 { hosts.first().copied() } else { None }
+        if hosts.len() == 1 {
+            hosts.first().copied()
+        } else {
+            None
+        }
     }
 
     /// Hosts all of whose ranks are in the set.
     #[must_use]
     pub fn whole_hosts(&self, ranks: &BTreeSet<u32>) -> BTreeSet<String> {
         let inside = |host: &str| {
-            let mut of_host = self.ranks.ranks.iter().filter(|r| r.host.as_deref() == Some(host));
+            let mut of_host = self
+                .ranks
+                .ranks
+                .iter()
+                .filter(|r| r.host.as_deref() == Some(host));
             of_host.all(|r| ranks.contains(&r.rank))
         };
-        self.hosts().into_iter().filter(|host| inside(host)).map(str::to_owned).collect()
+        self.hosts()
+            .into_iter()
+            .filter(|host| inside(host))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// The value of a variable on a rank.
     #[must_use]
     pub fn env_of(&self, rank: u32, name: &str) -> Option<&'a str> {
         let rec = self.ranks.ranks.get(rank as usize)?;
-        self.records(rec).find_map(|r| r.env.get(name).map(|(value, _)| value.as_str()))
+        self.records(rec)
+            .find_map(|r| r.env.get(name).map(|(value, _)| value.as_str()))
     }
 
     /// True if every communicator whose start was seen is complete on every rank that was seen.
     #[must_use]
     pub fn init_is_complete(&self) -> bool {
-        let open = |comm: &CommRec| comm.members.values().any(|m| self.is_open(&self.job.members[m.ix()]));
+        let open = |comm: &CommRec| {
+            comm.members
+                .values()
+                .any(|m| self.is_open(&self.job.members[m.ix()]))
+        };
         !self.ranks.comms.is_empty() && !self.ranks.comms.iter().any(open)
     }
 
@@ -124,13 +145,21 @@ impl<'a> Scene<'a> {
     /// The line in each source at which a rank gave up waiting: (source, line number).
     #[must_use]
     pub fn gave_up(&self, rank: &RankRec) -> Vec<(super::ids::SourceId, u64)> {
-        self.records(rank).filter_map(|r| Some((r.source, r.gave_up_at()?))).collect()
+        self.records(rank)
+            .filter_map(|r| Some((r.source, r.gave_up_at()?)))
+            .collect()
     }
 
     /// What the launcher calls a writer, if anything.
     #[must_use]
     pub fn name_of(writer: &Writer) -> Option<&str> {
-        writer.hints.iter().find_map(|h| if let Hint::Name(name) = h { Some(name.as_str()) } else { None })
+        writer.hints.iter().find_map(|h| {
+            if let Hint::Name(name) = h {
+                Some(name.as_str())
+            } else {
+                None
+            }
+        })
     }
 }
 

@@ -48,6 +48,8 @@ impl Hits {
 
     /// Rules that matched, with what each writer's lines matched.
     pub fn by_rule(&self) -> impl Iterator<Item = (RuleIx, WriterIx, &HitRecord)> {
-        self.records.iter().map(|((rule, writer), record)| (*rule, *writer, record))
+        self.records
+            .iter()
+            .map(|((rule, writer), record)| (*rule, *writer, record))
     }
 }

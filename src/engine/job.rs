@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 pub use comm::{Call, Comm, CommKey, Member, MemberIx};
 pub use kept::Kept;
-pub use rankmap::{CommRec, Ranks, RankRec};
+pub use rankmap::{CommRec, RankRec, Ranks};
 pub use record::{
     AddressSeen, ConnectFailure, Death, ExceptionSeen, ExitReport, Link, PeerClosed, Record,
     StoreJoined, WatchdogSeen,
@@ -19,9 +19,9 @@ pub use record::{
 use super::demux::Writer;
 use super::event::{CommInit, Event};
 use super::ids::{CommIx, SourceId, WriterIx};
-use super::input::{ProcessState, SourceInfo, Time};
-use super::line::{Head, Line};
+use super::input::{ProcessState, Time};
 use super::limits;
+use super::line::{Head, Line};
 use super::vocab::{LineClass, Phase};
 
 /// Everything the lines said so far.
@@ -87,7 +87,11 @@ impl Job {
 
     /// A process was seen in a state.
     pub fn process(&mut self, host: &str, pid: u32, state: ProcessState) {
-        match self.processes.iter_mut().find(|(h, p, _)| h == host && *p == pid) {
+        match self
+            .processes
+            .iter_mut()
+            .find(|(h, p, _)| h == host && *p == pid)
+        {
             Some(known) => known.2 = state,
             None => self.processes.push((host.to_owned(), pid, state)),
         }
@@ -95,7 +99,13 @@ impl Job {
 
     /// Takes one line and what it says. `borrowed` is true if the line lies in the current chunk,
     /// so that its text can be copied later.
-    pub fn take(&mut self, line: &Line<'_>, event: Option<&Event<'_>>, seen: Option<Time>, borrowed: bool) {
+    pub fn take(
+        &mut self,
+        line: &Line<'_>,
+        event: Option<&Event<'_>>,
+        seen: Option<Time>,
+        borrowed: bool,
+    ) {
         let ix = line.writer.ix();
         let record = &mut self.records[ix];
         record.lines += 1;
@@ -123,12 +133,20 @@ impl Job {
         match event {
             Event::Coll(coll) => self.coll(line, coll, borrowed),
             Event::CommInit(init) => self.comm_init(line, init),
-            Event::CommNodes { comm, nodes, local_ranks } => {
+            Event::CommNodes {
+                comm,
+                nodes,
+                local_ranks,
+            } => {
                 if let Some(member) = self.member_at(line.writer, *comm) {
                     self.members[member.ix()].nodes = Some((*nodes, *local_ranks));
                 }
             }
-            Event::CommEnd { comm, abort, complete } => {
+            Event::CommEnd {
+                comm,
+                abort,
+                complete,
+            } => {
                 if let Some(member) = self.member_at(line.writer, *comm) {
                     let member = &mut self.members[member.ix()];
                     member.aborted |= *abort;
@@ -138,7 +156,11 @@ impl Job {
                     self.records[ix].progress = line.place.number;
                 }
             }
-            Event::Channel { from, to, transport } => {
+            Event::Channel {
+                from,
+                to,
+                transport,
+            } => {
                 let record = &mut self.records[ix];
                 record.advance(Phase::Connect);
                 if let Some(member) = record.active {
@@ -197,7 +219,11 @@ impl Job {
         } else {
             member.start_line.get_or_insert_with(|| Kept::now(line));
         }
-        let phase = if init.complete { Phase::Ready } else { Phase::Bootstrap };
+        let phase = if init.complete {
+            Phase::Ready
+        } else {
+            Phase::Bootstrap
+        };
         let record = &mut self.records[writer.ix()];
         record.active = Some(ix);
         record.progress = line.place.number;
@@ -228,10 +254,18 @@ impl Job {
             let child = child.unwrap_or_else(|| {
                 nth(&|key| matches!(key, CommKey::Split { parent: p, color: c, .. } if *p == parent && *c == color))
             });
-            return CommKey::Split { parent, child, color };
+            return CommKey::Split {
+                parent,
+                child,
+                color,
+            };
         }
         if init.parent.is_some() {
-            return CommKey::Alone { writer, pointer: init.comm, nth: nth(&|_| true) };
+            return CommKey::Alone {
+                writer,
+                pointer: init.comm,
+                nth: nth(&|_| true),
+            };
         }
         let nranks = init.nranks;
         let nth = nth(&|key| matches!(key, CommKey::Sized { nranks: n, .. } if *n == nranks));
@@ -267,7 +301,11 @@ impl Job {
                     return;
                 }
                 let nth = u32::try_from(record.members.len()).unwrap_or(u32::MAX);
-                let key = CommKey::Alone { writer, pointer: coll.comm, nth };
+                let key = CommKey::Alone {
+                    writer,
+                    pointer: coll.comm,
+                    nth,
+                };
                 let comm = self.comm(key, coll.nranks.unwrap_or(0));
                 let ix = MemberIx::from_ix(self.members.len());
                 self.members.push(Member::unknown_start(comm, writer));
@@ -312,23 +350,21 @@ impl Job {
         }
     }
 
-    /// Announces a source's own name to its records; nothing yet needs more.
-    pub fn open(&mut self, _info: &SourceInfo) {}
-
-    /// True for classes of line that a rule may still say something about although it was parsed.
+    /// False for lines that no rule has to look at: the model took all that they say.
     #[must_use]
     pub fn wants_rules(class: LineClass, event: Option<&Event<'_>>) -> bool {
-        !matches!(
-            event,
+        match event {
             Some(
                 Event::Coll(_)
-                    | Event::Channel { .. }
-                    | Event::Topology
-                    | Event::Connected
-                    | Event::CommInit(_)
-                    | Event::CommNodes { .. }
-            )
-        ) && !(class == LineClass::NcclInfo && matches!(event, Some(Event::Known)))
+                | Event::Channel { .. }
+                | Event::Topology
+                | Event::Connected
+                | Event::CommInit(_)
+                | Event::CommNodes { .. },
+            ) => false,
+            Some(Event::Known) => class != LineClass::NcclInfo,
+            _ => true,
+        }
     }
 }
 

@@ -163,7 +163,7 @@ impl Discoverer {
             Ok(meta) if meta.is_dir() => self.folder(arg, walk),
             Ok(_) => self.file(arg, Chosen::ByName, walk),
             Err(_) if is_pattern(arg) => self.pattern(arg, walk),
-            Err(error) if self.first => walk.found.problems.push(no_such(arg, error)),
+            Err(error) if self.first => walk.found.problems.push(no_such(arg, &error)),
             Err(_) => {}
         }
     }
@@ -188,7 +188,7 @@ impl Discoverer {
                 Err(error) => walk
                     .found
                     .problems
-                    .push(InputError::io("open", &path, error)),
+                    .push(InputError::io("open", &path, &error)),
             }
         }
         if !any && self.first {
@@ -207,7 +207,7 @@ impl Discoverer {
                 Err(error) => {
                     walk.found
                         .problems
-                        .push(InputError::io("list", &folder, error));
+                        .push(InputError::io("list", &folder, &error));
                     continue;
                 }
             }
@@ -216,7 +216,7 @@ impl Discoverer {
                 Err(error) => {
                     walk.found
                         .problems
-                        .push(InputError::io("list", &folder, error));
+                        .push(InputError::io("list", &folder, &error));
                     continue;
                 }
             };
@@ -260,7 +260,7 @@ impl Discoverer {
                 } else if self.first {
                     walk.found
                         .problems
-                        .push(InputError::io("open", path, error));
+                        .push(InputError::io("open", path, &error));
                 }
                 return;
             }
@@ -301,7 +301,7 @@ impl Discoverer {
             Err(error) => walk
                 .found
                 .problems
-                .push(InputError::io("read", path, error)),
+                .push(InputError::io("read", path, &error)),
         }
     }
 
@@ -355,7 +355,7 @@ impl Discoverer {
             .unwrap_or_default();
         if sniff::name_says(&name) == NameSays::Log && self.first {
             let error = io::Error::from(io::ErrorKind::NotFound);
-            let mut problem = InputError::io("open", path, error);
+            let mut problem = InputError::io("open", path, &error);
             "the link points to nothing".clone_into(&mut problem.why);
             walk.found.problems.push(problem);
         } else {
@@ -382,7 +382,7 @@ impl Discoverer {
     }
 }
 
-fn no_such(arg: &Path, error: io::Error) -> InputError {
+fn no_such(arg: &Path, error: &io::Error) -> InputError {
     let missing = error.kind() == io::ErrorKind::NotFound;
     let problem = InputError::io("open", arg, error);
     if missing {

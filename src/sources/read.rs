@@ -29,13 +29,13 @@ impl Reader {
     /// If the file cannot be opened, or reading stops early; `sink` has then got what came before.
     pub fn read(&mut self, log: &Log, sink: &mut dyn FnMut(u64, &[u8])) -> Result<u64, InputError> {
         let mut body = decompress::open(&log.path, log.packing)
-            .map_err(|error| InputError::io("open", &log.path, error))?;
+            .map_err(|error| InputError::io("open", &log.path, &error))?;
         self.drain(&mut body, sink)
             .map_err(|error| match error.kind() {
                 ErrorKind::UnexpectedEof => {
                     InputError::because("read", &log.path, "the compressed file is cut off")
                 }
-                _ => InputError::io("read", &log.path, error),
+                _ => InputError::io("read", &log.path, &error),
             })
     }
 

@@ -7,9 +7,10 @@
 pub mod follow;
 pub mod hint;
 
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 
-use self::follow::{Followed, Look};
+use self::follow::{Followed, Inode, Known, Look};
 use super::decompress::Packing;
 use super::discover::{Discoverer, Found, Log};
 use crate::engine::ids::SourceId;
@@ -18,6 +19,9 @@ use crate::error::InputError;
 
 /// Bytes taken of one file in one round, so that a busy file does not starve the others.
 pub const FAIR: usize = 256 << 10;
+
+/// Rotated files that are known again; older ones are new logs if they turn up.
+const LEFT: usize = 1_024;
 
 /// What one round of polling did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub struct Tailer {
     buf: Vec<u8>,
     problems: Vec<InputError>,
     new_files: Vec<(SourceId, PathBuf)>,
+    /// Files that were rotated away, oldest first.
+    left: VecDeque<Known>,
 }
 
 impl Tailer {
@@ -51,6 +57,7 @@ impl Tailer {
             buf: vec![0; FAIR],
             problems: Vec::new(),
             new_files: Vec::new(),
+            left: VecDeque::new(),
         }
     }
 
@@ -59,9 +66,16 @@ impl Tailer {
     pub fn search(&mut self, sink: &mut dyn FnMut(Input<'_>)) -> Found {
         let mut found = self.discoverer.search();
         let (pipes, files): (Vec<Log>, Vec<Log>) = found.logs.drain(..).partition(|log| log.pipe);
+        let reading: HashSet<Inode> = match files.is_empty() {
+            true => HashSet::new(),
+            false => self.files.iter().filter_map(Followed::inode).collect(),
+        };
         for log in files {
-            // A file that was renamed while it is read is not a new log.
-            if self.files.iter().any(|file| file.is_reading(&log.path)) {
+            // A file that was renamed while it is read, or rotated away, is not a new log.
+            let known = follow::inode_of(&log.path).is_some_and(|inode| {
+                reading.contains(&inode) || self.left.iter().any(|left| left.is(&log.path, inode))
+            });
+            if known {
                 continue;
             }
             let id = self.new_source();
@@ -89,6 +103,10 @@ impl Tailer {
                 }
             }
             self.problems.extend(file.take_problem());
+            self.left.extend(file.take_left());
+        }
+        while self.left.len() > LEFT {
+            self.left.pop_front();
         }
         round
     }

@@ -174,7 +174,7 @@ impl Dashboard<'_> {
             Effect::Speed(speed) => self.handle.set_speed(speed),
             Effect::Seek(to) => self.handle.seek(to),
             Effect::Log(rank, request) => {
-                self.pending = Some((rank, request, self.handle.log(rank, request)))
+                self.pending = Some((rank, request, self.handle.log(rank, request)));
             }
             Effect::Suspend => session.suspend()?,
             Effect::Copy(text) => {
@@ -194,7 +194,15 @@ impl Dashboard<'_> {
     /// Takes in what changed behind the handle.
     fn look(&mut self) {
         self.snapshot = self.handle.snapshot();
-        self.status = self.handle.status();
+        let status = self.handle.status();
+        if let Some(news) = status
+            .messages
+            .last()
+            .filter(|m| Some(*m) != self.status.messages.last())
+        {
+            self.ui.message = Some(news.clone());
+        }
+        self.status = status;
         if self.pending.is_none()
             && let Some(Effect::Log(rank, request)) = refresh(&mut self.ui, &self.snapshot)
         {

@@ -1,5 +1,7 @@
 //! Snapshots made by hand, for the views: what the engine would say about a few jobs.
 
+#![expect(clippy::unwrap_used, reason = "samples are right or their tests fail")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use unhang::engine::finding::{Evidence, Finding, Fix};
@@ -356,7 +358,7 @@ fn many(world: u32, per_host: u32) -> Snapshot {
     );
     cause.explanation = "The launcher reported its exit. Nothing was printed before.".into();
     cause.ranks = BTreeSet::from([missing]);
-    cause.hosts = BTreeSet::from([host.clone()]);
+    cause.hosts = BTreeSet::from([host]);
     cause.evidence = vec![line(missing, 512, "exitcode: -9 (pid: 801)")];
     let mut symptom = finding("COL001", "ranks-wait", Class::Inconclusive, Role::Symptom);
     symptom.title = format!("{} ranks wait in ReduceScatter 128", world - 1);

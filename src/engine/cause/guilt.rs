@@ -10,7 +10,13 @@ use crate::engine::vocab::Class;
 pub(super) fn of(scene: &Scene<'_>, finding: &Finding) -> (BTreeSet<u32>, BTreeSet<String>) {
     let none = BTreeSet::new;
     let accused = finding.accused.clone();
-    let seen: BTreeSet<u32> = scene.ranks.ranks.iter().filter(|r| r.lines > 0).map(|r| r.rank).collect();
+    let seen: BTreeSet<u32> = scene
+        .ranks
+        .ranks
+        .iter()
+        .filter(|r| r.lines > 0)
+        .map(|r| r.rank)
+        .collect();
     let all = !accused.is_empty() && seen.is_subset(&accused);
     match finding.class {
         Class::Healthy | Class::Inconclusive | Class::Stopped => (BTreeSet::new(), none()),
@@ -32,7 +38,11 @@ pub(super) fn of(scene: &Scene<'_>, finding: &Finding) -> (BTreeSet<u32>, BTreeS
         Class::EnvMismatch | Class::VersionMismatch | Class::Launcher => {
             // One that sets what the others leave at their default is named even if it is one of two.
             let minority = accused.len() * 2 < scene.ranks.ranks.len().max(seen.len());
-            if minority || finding.class == Class::EnvMismatch { (accused, finding.accused_hosts.clone()) } else { (BTreeSet::new(), none()) }
+            if minority || finding.class == Class::EnvMismatch {
+                (accused, finding.accused_hosts.clone())
+            } else {
+                (BTreeSet::new(), none())
+            }
         }
         // Those that show it, if not all do.
         _ => {
@@ -52,6 +62,14 @@ fn anyone_else_came_further(scene: &Scene<'_>, finding: &Finding) -> bool {
     if finding.class != Class::WrongInterface {
         return true;
     }
-    let mut others = scene.ranks.ranks.iter().filter(|r| !finding.accused.contains(&r.rank));
-    others.any(|rec| scene.records(rec).any(|r| r.network.is_some() || !r.addresses.is_empty()))
+    let mut others = scene
+        .ranks
+        .ranks
+        .iter()
+        .filter(|r| !finding.accused.contains(&r.rank));
+    others.any(|rec| {
+        scene
+            .records(rec)
+            .any(|r| r.network.is_some() || !r.addresses.is_empty())
+    })
 }

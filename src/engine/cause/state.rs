@@ -20,13 +20,19 @@ fn ending(scene: &Scene<'_>) -> Ending {
     if wait::end_was_seen(scene) {
         return Ending::Seen;
     }
-    if scene.claimed || wait::standstill(scene).is_some() { Ending::Standstill } else { Ending::Open }
+    if scene.claimed || wait::standstill(scene).is_some() {
+        Ending::Standstill
+    } else {
+        Ending::Open
+    }
 }
 
 /// The table. A cause decides by its class and effect; without one the ends do.
 pub(super) fn of(scene: &Scene<'_>, cause: Option<&Finding>, findings: &[Finding]) -> State {
     let ending = ending(scene);
-    let Some(cause) = cause else { return without_cause(scene, ending, findings) };
+    let Some(cause) = cause else {
+        return without_cause(scene, ending, findings);
+    };
     match cause.class {
         Class::MismatchedCollective => match (ending, went_on(cause)) {
             (Ending::Standstill, _) => State::Hung,
@@ -38,18 +44,34 @@ pub(super) fn of(scene: &Scene<'_>, cause: Option<&Finding>, findings: &[Finding
         Class::MissingRank if cause.effect == Effect::Fatal && !scene.claimed => State::Failed,
         Class::MissingRank => waits(ending),
         Class::RankDied => {
-            if ending == Ending::Seen { State::Failed } else { State::Hung }
+            if ending == Ending::Seen {
+                State::Failed
+            } else {
+                State::Hung
+            }
         }
         _ => match cause.effect {
             Effect::Fatal | Effect::Died => {
                 // An error ended some ranks; whoever claims a standstill saw the others wait.
-                if scene.claimed && ending != Ending::Seen { State::Hung } else { State::Failed }
+                if scene.claimed && ending != Ending::Seen {
+                    State::Hung
+                } else {
+                    State::Failed
+                }
             }
             Effect::Standstill => {
-                if ending == Ending::Seen { State::Failed } else { State::Hung }
+                if ending == Ending::Seen {
+                    State::Failed
+                } else {
+                    State::Hung
+                }
             }
             Effect::Degraded | Effect::None => {
-                if ending == Ending::Standstill { State::Hung } else { State::Degraded }
+                if ending == Ending::Standstill {
+                    State::Hung
+                } else {
+                    State::Degraded
+                }
             }
         },
     }
@@ -71,7 +93,9 @@ fn went_on(cause: &Finding) -> bool {
 fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> State {
     let seen: Vec<_> = scene.ranks.ranks.iter().filter(|r| r.lines > 0).collect();
     let badly = seen.iter().any(|r| wait::end_of(scene, r) == End::Badly);
-    let symptom = findings.iter().any(|f| matches!(f.effect, Effect::Fatal | Effect::Died | Effect::Standstill));
+    let symptom = findings
+        .iter()
+        .any(|f| matches!(f.effect, Effect::Fatal | Effect::Died | Effect::Standstill));
     match ending {
         Ending::Seen if badly => State::Failed,
         Ending::Seen => State::Completed,
@@ -87,12 +111,18 @@ fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> Sta
 
 /// NCCL or PyTorch said enough to compare ranks.
 fn knows_something(scene: &Scene<'_>) -> bool {
-    scene.ranks.comms.iter().any(|c| c.members.values().any(|m| scene.job.members[m.ix()].complete))
+    scene.ranks.comms.iter().any(|c| {
+        c.members
+            .values()
+            .any(|m| scene.job.members[m.ix()].complete)
+    })
 }
 
 /// NCCL has begun to start up and no communicator stands yet.
 fn in_start_up(scene: &Scene<'_>) -> bool {
-    scene.all_records().any(|(_, r)| r.pid.is_some() && r.phase >= Phase::Bootstrap)
+    scene
+        .all_records()
+        .any(|(_, r)| r.pid.is_some() && r.phase >= Phase::Bootstrap)
 }
 
 /// Only the program's own lines, and nothing wrong in them.

@@ -6,7 +6,13 @@ use crate::engine::vocab::{Role, State};
 
 /// One line.
 pub(super) fn without_cause(scene: &Scene<'_>, state: State, findings: &[Finding]) -> String {
-    let seen: Vec<u32> = scene.ranks.ranks.iter().filter(|r| r.lines > 0).map(|r| r.rank).collect();
+    let seen: Vec<u32> = scene
+        .ranks
+        .ranks
+        .iter()
+        .filter(|r| r.lines > 0)
+        .map(|r| r.rank)
+        .collect();
     let who = match seen.len() {
         0 => "the job".to_owned(),
         1 => format!("rank {}", ranges(seen.iter().copied())),
@@ -17,8 +23,12 @@ pub(super) fn without_cause(scene: &Scene<'_>, state: State, findings: &[Finding
         State::Completed => format!("{who} ended well, nothing wrong was seen"),
         State::Healthy => format!("{who}, nothing wrong was seen"),
         State::Hung => match symptom {
-            Some(symptom) => format!("stands still, the cause is not in these logs: {}", symptom.title),
-            None => "every communicator is idle and equal on all ranks: it is stuck outside NCCL".to_owned(),
+            Some(symptom) => format!(
+                "stands still, the cause is not in these logs: {}",
+                symptom.title
+            ),
+            None => "every communicator is idle and equal on all ranks: it is stuck outside NCCL"
+                .to_owned(),
         },
         State::Failed => match symptom {
             Some(symptom) => format!("failed, the cause is not in these logs: {}", symptom.title),
@@ -34,8 +44,14 @@ pub(super) fn switch_on(scene: &Scene<'_>, state: State) -> Vec<String> {
     if matches!(state, State::Healthy | State::Completed) {
         return what;
     }
-    let nccl = scene.all_records().any(|(_, r)| r.nccl.is_some() || !r.members.is_empty());
-    let calls = scene.ranks.comms.iter().any(|c| c.members.values().any(|m| scene.job.members[m.ix()].called()));
+    let nccl = scene
+        .all_records()
+        .any(|(_, r)| r.nccl.is_some() || !r.members.is_empty());
+    let calls = scene.ranks.comms.iter().any(|c| {
+        c.members
+            .values()
+            .any(|m| scene.job.members[m.ix()].called())
+    });
     if !nccl {
         what.push("what NCCL does: NCCL_DEBUG=INFO on every rank".to_owned());
     }

@@ -53,8 +53,16 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let trouble = scene.claimed
         || wait::standstill(scene).is_some()
         || found.iter().any(|f| f.role == Role::Cause)
-        || scene.ranks.ranks.iter().any(|r| wait::end_of(scene, r) == wait::End::Badly);
-    found.extend(MUST_AGREE.iter().filter_map(|name| variable(scene, name, trouble)));
+        || scene
+            .ranks
+            .ranks
+            .iter()
+            .any(|r| wait::end_of(scene, r) == wait::End::Badly);
+    found.extend(
+        MUST_AGREE
+            .iter()
+            .filter_map(|name| variable(scene, name, trouble)),
+    );
     found.extend(version(scene, trouble));
 }
 
@@ -79,10 +87,18 @@ fn variable(scene: &Scene<'_>, name: &str, trouble: bool) -> Option<Finding> {
     if values.len() < 2 {
         return None;
     }
-    let (usual_value, usual) = values
+    let (usual_value, usual) = values.iter().max_by_key(|(value, ranks)| {
+        (
+            ranks.len(),
+            value.is_none(),
+            std::cmp::Reverse(ranks.first().copied()),
+        )
+    })?;
+    let odd: BTreeSet<u32> = values
         .iter()
-        .max_by_key(|(value, ranks)| (ranks.len(), value.is_none(), std::cmp::Reverse(ranks.first().copied())))?;
-    let odd: BTreeSet<u32> = values.iter().filter(|(v, _)| *v != usual_value).flat_map(|(_, r)| r.iter().copied()).collect();
+        .filter(|(v, _)| *v != usual_value)
+        .flat_map(|(_, r)| r.iter().copied())
+        .collect();
     let odd_value = values.keys().find(|v| *v != usual_value)?;
     let mut draft = Draft::new(scene, "ENV001")?;
     if !trouble {
@@ -96,7 +112,9 @@ fn variable(scene: &Scene<'_>, name: &str, trouble: bool) -> Option<Finding> {
         .fact("usual_ranks", ranges(usual.iter().copied()))
         .ranks(values.values().flatten().copied());
     if odd.len() < usual.len() || usual_value.is_none() {
-        draft.accuse(odd.iter().copied()).accuse_hosts(odd_hosts(scene, &odd));
+        draft
+            .accuse(odd.iter().copied())
+            .accuse_hosts(odd_hosts(scene, &odd));
     }
     for (rank, line) in lines.iter().take(8) {
         draft.evidence(line, Some(*rank));
@@ -107,12 +125,21 @@ fn variable(scene: &Scene<'_>, name: &str, trouble: bool) -> Option<Finding> {
 /// Whole hosts that differ, where there are others.
 fn odd_hosts(scene: &Scene<'_>, odd: &BTreeSet<u32>) -> BTreeSet<String> {
     let whole = scene.whole_hosts(odd);
-    if whole.len() < scene.hosts().len() { whole } else { BTreeSet::new() }
+    if whole.len() < scene.hosts().len() {
+        whole
+    } else {
+        BTreeSet::new()
+    }
 }
 
 fn came_far(scene: &Scene<'_>, rec: &RankRec) -> bool {
-    let prints_environment = scene.records(rec).any(|r| r.nccl.is_some() || !r.env.is_empty() || r.network.is_some());
-    prints_environment && scene.records(rec).any(|r| r.phase >= Phase::Topology && r.pid.is_some())
+    let prints_environment = scene
+        .records(rec)
+        .any(|r| r.nccl.is_some() || !r.env.is_empty() || r.network.is_some());
+    prints_environment
+        && scene
+            .records(rec)
+            .any(|r| r.phase >= Phase::Topology && r.pid.is_some())
 }
 
 fn version(scene: &Scene<'_>, trouble: bool) -> Option<Finding> {
@@ -120,17 +147,24 @@ fn version(scene: &Scene<'_>, trouble: bool) -> Option<Finding> {
     let mut lines: Vec<(u32, &Kept)> = Vec::new();
     for rec in &scene.ranks.ranks {
         if let Some((version, line)) = scene.records(rec).find_map(|r| r.nccl.as_ref()) {
-            values.entry(version.split('+').next().unwrap_or(version)).or_default().insert(rec.rank);
+            values
+                .entry(version.split('+').next().unwrap_or(version))
+                .or_default()
+                .insert(rec.rank);
             lines.push((rec.rank, line));
         }
     }
     if values.len() < 2 {
         return None;
     }
-    let (usual_version, usual) =
-        values.iter().max_by_key(|(_, ranks)| (ranks.len(), std::cmp::Reverse(ranks.first().copied())))?;
-    let odd: BTreeSet<u32> =
-        values.iter().filter(|(v, _)| *v != usual_version).flat_map(|(_, r)| r.iter().copied()).collect();
+    let (usual_version, usual) = values
+        .iter()
+        .max_by_key(|(_, ranks)| (ranks.len(), std::cmp::Reverse(ranks.first().copied())))?;
+    let odd: BTreeSet<u32> = values
+        .iter()
+        .filter(|(v, _)| *v != usual_version)
+        .flat_map(|(_, r)| r.iter().copied())
+        .collect();
     let odd_version = values.keys().find(|v| *v != usual_version)?;
     let mut draft = Draft::new(scene, "VER003")?;
     if !trouble {
@@ -144,7 +178,9 @@ fn version(scene: &Scene<'_>, trouble: bool) -> Option<Finding> {
         .fact("usual_version", *usual_version)
         .ranks(values.values().flatten().copied());
     if odd.len() < usual.len() {
-        draft.accuse(odd.iter().copied()).accuse_hosts(odd_hosts(scene, &odd));
+        draft
+            .accuse(odd.iter().copied())
+            .accuse_hosts(odd_hosts(scene, &odd));
     }
     for (rank, line) in lines.iter().take(8) {
         draft.evidence(line, Some(*rank));
@@ -157,7 +193,10 @@ pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut [Finding]) {
     let plugin = found.iter().position(|f| f.id == "PLUG001");
     let rdma = found.iter().position(|f| f.id == "IB001");
     if let (Some(plugin), Some(rdma)) = (plugin, rdma) {
-        let named = found[plugin].ranks.iter().any(|r| scene.env_of(*r, "NCCL_NET_PLUGIN").is_some());
+        let named = found[plugin]
+            .ranks
+            .iter()
+            .any(|r| scene.env_of(*r, "NCCL_NET_PLUGIN").is_some());
         let less = if named { rdma } else { plugin };
         found[less].role = Role::Symptom;
     }

@@ -43,8 +43,14 @@ const CONSEQUENCES: [&str; 28] = [
 ];
 
 /// Exceptions that launchers and parents raise about their children.
-const PARENTS: [&str; 6] =
-    ["ChildFailedError", "SignalException", "EngineDeadError", "RendezvousConnectionError", "RendezvousTimeoutError", "RuntimeError: Engine"];
+const PARENTS: [&str; 6] = [
+    "ChildFailedError",
+    "SignalException",
+    "EngineDeadError",
+    "RendezvousConnectionError",
+    "RendezvousTimeoutError",
+    "RuntimeError: Engine",
+];
 
 /// How a rank ended.
 struct Ended<'a> {
@@ -62,7 +68,10 @@ struct Ended<'a> {
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let mut ended: BTreeMap<u32, Ended<'_>> = BTreeMap::new();
     for rec in &scene.ranks.ranks {
-        if let Some(end) = by_exception(scene, rec).or_else(|| by_report(scene, rec)).or_else(|| by_state(scene, rec)) {
+        if let Some(end) = by_exception(scene, rec)
+            .or_else(|| by_report(scene, rec))
+            .or_else(|| by_state(scene, rec))
+        {
             ended.insert(rec.rank, end);
         }
     }
@@ -73,7 +82,9 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         by_peers(scene, &mut ended);
     }
     first_only(&mut ended);
-    let certain = ended.values().any(|e| e.raised.is_some() || e.confidence > Confidence::Possible);
+    let certain = ended
+        .values()
+        .any(|e| e.raised.is_some() || e.confidence > Confidence::Possible);
     match by_anyone(scene).filter(|_| !certain) {
         Some(end) => found.extend(unranked(scene, &end)),
         None => found.extend(finding(scene, &ended)),
@@ -95,18 +106,26 @@ fn by_exception<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
 
 /// An exception in a stream that does not say whose it is, in a job that a launcher says failed.
 fn by_anyone<'a>(scene: &Scene<'a>) -> Option<Ended<'a>> {
-    let failed = scene.all_records().flat_map(|(_, r)| &r.reports).any(|r| !matches!(r.exit, Some(Exit::Code(0)) | None));
+    let failed = scene
+        .all_records()
+        .flat_map(|(_, r)| &r.reports)
+        .any(|r| !matches!(r.exit, Some(Exit::Code(0)) | None));
     if !failed {
         return None;
     }
-    let unknown = scene.all_records().filter(|(rank, _)| rank.is_none()).flat_map(|(_, r)| &r.exceptions);
+    let unknown = scene
+        .all_records()
+        .filter(|(rank, _)| rank.is_none())
+        .flat_map(|(_, r)| &r.exceptions);
     let own = unknown.filter(|e| !is_consequence(e) && !PARENTS.contains(&e.kind.as_str()));
     own.min_by_key(|e| e.line.place).map(raised)
 }
 
 fn is_consequence(exception: &ExceptionSeen) -> bool {
     let whole = exception.line.text();
-    CONSEQUENCES.iter().any(|c| exception.message.contains(c) || whole.contains(c))
+    CONSEQUENCES
+        .iter()
+        .any(|c| exception.message.contains(c) || whole.contains(c))
 }
 
 fn raised(exception: &ExceptionSeen) -> Ended<'_> {
@@ -124,7 +143,11 @@ fn gave_up_before(records: &[&crate::engine::job::Record], line: &Kept) -> bool 
     records
         .iter()
         .filter(|r| r.source == line.place.source)
-        .any(|r| r.watchdogs.iter().any(|w| w.line.place.number < line.place.number))
+        .any(|r| {
+            r.watchdogs
+                .iter()
+                .any(|w| w.line.place.number < line.place.number)
+        })
 }
 
 /// A launcher's report: a signal from outside or a bad status that no timeout of its own explains.
@@ -137,28 +160,46 @@ fn by_report<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
     // SIGTERM is the launcher's own clean-up; SIGABRT is how a watchdog ends its process.
     let (how, signal, exit) = match report.exit? {
         Exit::Signal(15) | Exit::Code(0) => return None,
-        Exit::Signal(signal) => (format!("was ended by {}", signal_name(signal)), Some(signal), None),
+        Exit::Signal(signal) => (
+            format!("was ended by {}", signal_name(signal)),
+            Some(signal),
+            None,
+        ),
         Exit::Code(code) => (format!("exited with status {code}"), None, Some(code)),
     };
-    let victim = scene.records(rec).any(|r| !r.watchdogs.is_empty() || r.exceptions.iter().any(|_| true) || r.store.is_some());
+    let victim = scene
+        .records(rec)
+        .any(|r| !r.watchdogs.is_empty() || r.exceptions.iter().any(|_| true) || r.store.is_some());
     let soft = signal == Some(6) || exit.is_some();
     if victim && soft {
         return None;
     }
     // torchrun's "first observed failure" is the first to end, which is often a victim.
-    let confidence = if soft { Confidence::Possible } else { Confidence::Likely };
-    Some(Ended { how, signal, exit, raised: None, line: &report.line, confidence })
+    let confidence = if soft {
+        Confidence::Possible
+    } else {
+        Confidence::Likely
+    };
+    Some(Ended {
+        how,
+        signal,
+        exit,
+        raised: None,
+        line: &report.line,
+        confidence,
+    })
 }
 
 /// A process that the operating system no longer has.
 fn by_state<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
     let (host, pid) = (rec.host.as_deref()?, rec.pid?);
-    let gone = scene
-        .job
-        .processes
-        .iter()
-        .any(|(h, p, s)| h == host && *p == pid && matches!(s, ProcessState::Gone | ProcessState::Zombie));
-    let line = scene.records(rec).filter_map(|r| r.last.as_ref()).max_by_key(|l| l.place)?;
+    let gone = scene.job.processes.iter().any(|(h, p, s)| {
+        h == host && *p == pid && matches!(s, ProcessState::Gone | ProcessState::Zombie)
+    });
+    let line = scene
+        .records(rec)
+        .filter_map(|r| r.last.as_ref())
+        .max_by_key(|l| l.place)?;
     let ended_well = wait::end_of(scene, rec) == wait::End::Well;
     (gone && !ended_well).then(|| Ended {
         how: format!("is gone: no process {pid} on {host} any more"),
@@ -174,14 +215,26 @@ fn by_state<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
 fn by_children<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
     for (_, record) in scene.all_records() {
         for (index, exit, line) in &record.children {
-            let Some(rank) = index.filter(|rank| (*rank as usize) < scene.ranks.ranks.len()) else { continue };
+            let Some(rank) = index.filter(|rank| (*rank as usize) < scene.ranks.ranks.len()) else {
+                continue;
+            };
             let (signal, code) = match exit {
                 Some(Exit::Signal(signal)) => (Some(*signal), None),
                 Some(Exit::Code(code)) => (None, Some(*code)),
                 None => (None, None),
             };
-            let how = signal.map_or_else(|| "ended unexpectedly".to_owned(), |s| format!("was ended by {}", signal_name(s)));
-            ended.entry(rank).or_insert(Ended { how, signal, exit: code, raised: None, line, confidence: Confidence::Likely });
+            let how = signal.map_or_else(
+                || "ended unexpectedly".to_owned(),
+                |s| format!("was ended by {}", signal_name(s)),
+            );
+            ended.entry(rank).or_insert(Ended {
+                how,
+                signal,
+                exit: code,
+                raised: None,
+                line,
+                confidence: Confidence::Likely,
+            });
         }
     }
 }
@@ -197,8 +250,13 @@ fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
         for record in scene.records(rec) {
             for closed in &record.closed {
                 let place = closed.line.place;
-                let after = gave_up.iter().any(|(source, line)| *source == place.source && *line < place.number);
-                let Some(rank) = closed.local.and_then(|local| local_rank(scene, rec, local)) else { continue };
+                let after = gave_up
+                    .iter()
+                    .any(|(source, line)| *source == place.source && *line < place.number);
+                let Some(rank) = closed.local.and_then(|local| local_rank(scene, rec, local))
+                else {
+                    continue;
+                };
                 if after || rank == rec.rank || !is_behind(scene, rank) {
                     continue;
                 }
@@ -218,14 +276,21 @@ fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
 /// The world rank of a local rank on the host of `rec`: NCCL counts them in the order of ranks.
 fn local_rank(scene: &Scene<'_>, rec: &RankRec, local: u32) -> Option<u32> {
     let host = rec.host.as_deref()?;
-    let mut of_host = scene.ranks.ranks.iter().filter(|r| r.host.as_deref() == Some(host));
+    let mut of_host = scene
+        .ranks
+        .ranks
+        .iter()
+        .filter(|r| r.host.as_deref() == Some(host));
     of_host.nth(local as usize).map(|r| r.rank)
 }
 
 /// True if a rank made fewer calls than another on some communicator and did not end it.
 fn is_behind(scene: &Scene<'_>, rank: u32) -> bool {
     scene.ranks.comms.iter().any(|comm| {
-        let members = comm.members.iter().map(|(r, m)| (*r, &scene.job.members[m.ix()]));
+        let members = comm
+            .members
+            .iter()
+            .map(|(r, m)| (*r, &scene.job.members[m.ix()]));
         let most = members.clone().map(|(_, m)| m.reached).max().unwrap_or(0);
         members
             .filter(|(r, _)| scene.ranks.world_rank(scene.job, comm, *r) == Some(rank))
@@ -255,31 +320,62 @@ fn first_only(ended: &mut BTreeMap<u32, Ended<'_>>) {
 fn unranked(scene: &Scene<'_>, end: &Ended<'_>) -> Option<Finding> {
     let (kind, text) = end.raised.clone()?;
     let mut draft = Draft::new(scene, "DIED002")?;
-    draft.fact("exception", kind).fact("text", text).sure(end.confidence).evidence(end.line, None);
+    draft
+        .fact("exception", kind)
+        .fact("text", text)
+        .sure(end.confidence)
+        .evidence(end.line, None);
     Some(draft.build())
 }
 
 fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Finding> {
     let (_, first) = ended.iter().next()?;
-    let id = if first.raised.is_some() { "DIED002" } else { "DIED001" };
+    let id = if first.raised.is_some() {
+        "DIED002"
+    } else {
+        "DIED001"
+    };
     let mut draft = Draft::new(scene, id)?;
     draft
         .fact("rank", ranges(ended.keys().copied()))
         .fact("how", first.how.clone())
-        .fact("exception", first.raised.as_ref().map(|(kind, _)| kind.clone()).unwrap_or_default())
-        .fact("text", first.raised.as_ref().map(|(_, text)| text.clone()).unwrap_or_default())
+        .fact(
+            "exception",
+            first
+                .raised
+                .as_ref()
+                .map(|(kind, _)| kind.clone())
+                .unwrap_or_default(),
+        )
+        .fact(
+            "text",
+            first
+                .raised
+                .as_ref()
+                .map(|(_, text)| text.clone())
+                .unwrap_or_default(),
+        )
         .fact("signal", first.signal.map(signal_name).unwrap_or_default())
-        .fact("exit", first.exit.map(|code| code.to_string()).unwrap_or_default())
+        .fact(
+            "exit",
+            first.exit.map(|code| code.to_string()).unwrap_or_default(),
+        )
         .ranks(ended.keys().copied())
         .sure(first.confidence);
     // Several that exited with a plain status, and no word of why: any of them may be the first.
-    if ended.len() == 1 || ended.values().any(|e| e.raised.is_some() || e.signal.is_some_and(|s| s != 6)) {
+    if ended.len() == 1
+        || ended
+            .values()
+            .any(|e| e.raised.is_some() || e.signal.is_some_and(|s| s != 6))
+    {
         draft.accuse(ended.keys().copied());
     }
     for (rank, end) in ended.iter().take(8) {
         draft.evidence(end.line, Some(*rank));
     }
-    let closed = scene.all_records().flat_map(|(rank, r)| r.closed.iter().map(move |c| (rank, c)));
+    let closed = scene
+        .all_records()
+        .flat_map(|(rank, r)| r.closed.iter().map(move |c| (rank, c)));
     for (rank, closed) in closed.take(3) {
         draft.evidence(&closed.line, rank);
     }
@@ -288,7 +384,11 @@ fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Findin
 
 fn shorten(text: &str) -> String {
     let line: String = text.chars().take(120).collect();
-    if line.len() < text.len() { format!("{line}…") } else { line }
+    if line.len() < text.len() {
+        format!("{line}…")
+    } else {
+        line
+    }
 }
 
 fn signal_name(signal: i32) -> String {

@@ -141,17 +141,26 @@ impl<'a> Draft<'a> {
     #[must_use]
     pub fn build(mut self) -> Finding {
         let finding = &mut self.finding;
-        let hosts = finding.ranks.iter().filter_map(|rank| self.scene.host_of(*rank));
+        let hosts = finding
+            .ranks
+            .iter()
+            .filter_map(|rank| self.scene.host_of(*rank));
         finding.hosts.extend(hosts.map(str::to_owned));
         finding.evidence.sort();
         finding.evidence.dedup();
         let kept = finding.evidence.len() as u64;
         finding.evidence.truncate(limits::EVIDENCE_PER_FINDING);
         finding.more_evidence = self.count.max(kept) - finding.evidence.len() as u64;
-        let about = if finding.accused.is_empty() { &finding.ranks } else { &finding.accused };
-        let ranks = self.named.clone().unwrap_or_else(|| ranges(about.iter().copied()));
-        let hosts: Vec<&str> = finding.hosts.iter().map(String::as_str).collect();
-        let hosts = hosts.join(", ");
+        let about = if finding.accused.is_empty() {
+            &finding.ranks
+        } else {
+            &finding.accused
+        };
+        let ranks = self
+            .named
+            .clone()
+            .unwrap_or_else(|| ranges(about.iter().copied()));
+        let hosts = host_names(&finding.hosts, self.scene.hosts().len());
         let facts = &self.facts;
         let count = self.count.max(kept).to_string();
         let first = about.first().copied();
@@ -160,12 +169,19 @@ impl<'a> Draft<'a> {
             "ranks" => Some(ranks.clone()),
             "hosts" => Some(hosts.clone()),
             "count" => Some(count.clone()),
-            _ => facts.get(name).cloned().or_else(|| scene.env_of(first?, name).map(str::to_owned)),
+            _ => facts
+                .get(name)
+                .cloned()
+                .or_else(|| scene.env_of(first?, name).map(str::to_owned)),
         };
         let rule = scene.catalog.rule(self.rule);
         let fill = |text: &str| template::fill(text.trim(), &lookup);
         finding.title = one_line(&fill(&rule.title));
-        finding.explanation = format!("{} {}", one_line(&fill(&rule.meaning)), one_line(&fill(&rule.why)));
+        finding.explanation = format!(
+            "{} {}",
+            one_line(&fill(&rule.meaning)),
+            one_line(&fill(&rule.why))
+        );
         let declared = rule.missing.iter().map(|text| one_line(&fill(text)));
         if finding.confidence < Confidence::Certain {
             finding.missing.extend(declared);
@@ -176,7 +192,11 @@ impl<'a> Draft<'a> {
             .map(|fix| Fix {
                 kind: fix.kind,
                 text: one_line(&fill(&fix.text)),
-                env: fix.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect(),
+                env: fix
+                    .env
+                    .iter()
+                    .map(|(name, value)| (name.clone(), fill(value)))
+                    .collect(),
                 ranks: Vec::new(),
                 cures: fix.cures,
                 caution: fix.caution.as_deref().map(|text| one_line(&fill(text))),
@@ -184,6 +204,22 @@ impl<'a> Draft<'a> {
             })
             .collect();
         self.finding
+    }
+}
+
+/// Hosts in words: at most three by name.
+#[must_use]
+pub(super) fn host_names(hosts: &BTreeSet<String>, all: usize) -> String {
+    const NAMED: usize = 3;
+    let named: Vec<&str> = hosts.iter().take(NAMED).map(String::as_str).collect();
+    match hosts.len() {
+        n if n > NAMED && n == all => format!("all {n} hosts"),
+        n if n > NAMED + 1 => format!("{} and {} more", named.join(", "), n - NAMED),
+        _ => hosts
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }
 

@@ -5,7 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::interface_hosts::{Failure, HostChoice, choices, common_interface, failures, is_loopback, subnet};
+use super::draft::host_names;
+use super::interface_hosts::{
+    Failure, HostChoice, choices, common_interface, failures, is_loopback, subnet,
+};
 use super::{Draft, Scene, wait};
 use crate::engine::finding::Finding;
 use crate::engine::vocab::Confidence;
@@ -43,10 +46,16 @@ enum Trouble {
 
 impl Trouble {
     fn of(scene: &Scene<'_>, failures: &[Failure<'_>]) -> Self {
-        let fails = failures.iter().any(|f| f.connect.attempts >= ATTEMPTS || f.connect.gave_up);
+        let fails = failures
+            .iter()
+            .any(|f| f.connect.attempts >= ATTEMPTS || f.connect.gave_up);
         let stuck = (scene.claimed || wait::standstill(scene).is_some()) && in_start_up(scene);
         let tries = scene.claimed && !failures.is_empty() && !scene.init_is_complete();
-        if fails || stuck || tries { Self::Proven } else { Self::None }
+        if fails || stuck || tries {
+            Self::Proven
+        } else {
+            Self::None
+        }
     }
 }
 
@@ -56,7 +65,11 @@ fn in_start_up(scene: &Scene<'_>) -> bool {
     match world {
         Some(comm) => {
             let all_in = comm.members.len() == comm.nranks as usize;
-            all_in && comm.members.values().all(|m| !scene.job.members[m.ix()].complete)
+            all_in
+                && comm
+                    .members
+                    .values()
+                    .all(|m| !scene.job.members[m.ix()].complete)
         }
         None => {
             let mut seen = scene.ranks.ranks.iter().peekable();
@@ -94,114 +107,220 @@ fn show(draft: &mut Draft<'_>, hosts: &[&HostChoice<'_>], failures: &[Failure<'_
     draft.count(failures.iter().map(|f| f.connect.count).sum());
 }
 
-fn names(hosts: &[&HostChoice<'_>]) -> String {
-    hosts.iter().map(|h| h.host).collect::<Vec<_>>().join(", ")
+fn names(scene: &Scene<'_>, hosts: &[&HostChoice<'_>]) -> String {
+    let names: BTreeSet<String> = hosts.iter().map(|h| h.host.to_owned()).collect();
+    host_names(&names, scene.hosts().len())
 }
 
 /// A host of several announces its loopback address.
-fn loopback<'a>(scene: &'a Scene<'a>, hosts: &[HostChoice<'_>], failures: &[Failure<'_>], trouble: Trouble) -> Option<Finding> {
+fn loopback<'a>(
+    scene: &'a Scene<'a>,
+    hosts: &[HostChoice<'_>],
+    failures: &[Failure<'_>],
+    trouble: Trouble,
+) -> Option<Finding> {
     let odd: Vec<&HostChoice<'_>> = hosts.iter().filter(|h| h.is_loopback()).collect();
     if odd.is_empty() {
         return None;
     }
-    let usual = hosts.iter().find(|h| !h.is_loopback()).map(|h| h.chosen.interface.clone());
+    let usual = hosts
+        .iter()
+        .find(|h| !h.is_loopback())
+        .map(|h| h.chosen.interface.clone());
     let mut draft = begin(scene, "NET002", trouble)?;
     draft
         .fact("subsystem", "NCCL")
         .fact("interface", odd[0].chosen.interface.clone())
         .fact("address", odd[0].chosen.address.clone())
-        .fact("better", usual.or_else(|| common_interface(hosts)).unwrap_or_default());
+        .fact(
+            "better",
+            usual
+                .or_else(|| common_interface(hosts))
+                .unwrap_or_default(),
+        );
     accuse(&mut draft, &odd, hosts);
     show(&mut draft, &odd, failures);
     Some(draft.build())
 }
 
 /// Several hosts announce one and the same address: everybody reaches only himself there.
-fn same_address<'a>(scene: &'a Scene<'a>, hosts: &[HostChoice<'_>], failures: &[Failure<'_>], trouble: Trouble) -> Option<Finding> {
+fn same_address<'a>(
+    scene: &'a Scene<'a>,
+    hosts: &[HostChoice<'_>],
+    failures: &[Failure<'_>],
+    trouble: Trouble,
+) -> Option<Finding> {
     let mut by_address: BTreeMap<&str, Vec<&HostChoice<'_>>> = BTreeMap::new();
-    for host in hosts.iter().filter(|h| !h.chosen.address.starts_with("fe80")) {
-        by_address.entry(&host.chosen.address).or_default().push(host);
+    for host in hosts
+        .iter()
+        .filter(|h| !h.chosen.address.starts_with("fe80"))
+    {
+        by_address
+            .entry(&host.chosen.address)
+            .or_default()
+            .push(host);
     }
-    let (address, odd) = by_address.into_iter().max_by_key(|(_, hosts)| hosts.len()).filter(|(_, h)| h.len() > 1)?;
+    let (address, odd) = by_address
+        .into_iter()
+        .max_by_key(|(_, hosts)| hosts.len())
+        .filter(|(_, h)| h.len() > 1)?;
     let mut draft = begin(scene, "NET004", trouble)?;
-    let usual = hosts.iter().find(|h| h.chosen.address != address).map(|h| h.chosen.interface.clone());
+    let usual = hosts
+        .iter()
+        .find(|h| h.chosen.address != address)
+        .map(|h| h.chosen.interface.clone());
     draft
         .fact("address", address)
         .fact("interface", odd[0].chosen.interface.clone())
-        .fact("better", common_interface(hosts).or(usual).unwrap_or_default());
+        .fact(
+            "better",
+            common_interface(hosts).or(usual).unwrap_or_default(),
+        );
     accuse(&mut draft, &odd, hosts);
     show(&mut draft, &odd, failures);
     Some(draft.build())
 }
 
 /// A bridge or tunnel that other hosts have no way to.
-fn virtual_interface<'a>(scene: &'a Scene<'a>, hosts: &[HostChoice<'_>], failures: &[Failure<'_>], trouble: Trouble) -> Option<Finding> {
+fn virtual_interface<'a>(
+    scene: &'a Scene<'a>,
+    hosts: &[HostChoice<'_>],
+    failures: &[Failure<'_>],
+    trouble: Trouble,
+) -> Option<Finding> {
     let odd: Vec<&HostChoice<'_>> = hosts.iter().filter(|h| h.is_virtual()).collect();
     let nets: BTreeSet<String> = hosts.iter().map(|h| subnet(&h.chosen.address)).collect();
     if odd.is_empty() || nets.len() < 2 {
         return None;
     }
     let mut draft = begin(scene, "NET002", trouble)?;
-    let usual = hosts.iter().find(|h| !h.is_virtual()).map(|h| h.chosen.interface.clone());
+    let usual = hosts
+        .iter()
+        .find(|h| !h.is_virtual())
+        .map(|h| h.chosen.interface.clone());
     draft
         .fact("subsystem", "NCCL")
         .fact("interface", odd[0].chosen.interface.clone())
         .fact("address", odd[0].chosen.address.clone())
-        .fact("better", usual.or_else(|| common_interface(hosts)).unwrap_or_default());
+        .fact(
+            "better",
+            usual
+                .or_else(|| common_interface(hosts))
+                .unwrap_or_default(),
+        );
     accuse(&mut draft, &odd, hosts);
     show(&mut draft, &odd, failures);
     Some(draft.build())
 }
 
 /// A minority of hosts is in another network than the majority.
-fn differs<'a>(scene: &'a Scene<'a>, hosts: &[HostChoice<'_>], failures: &[Failure<'_>], trouble: Trouble) -> Option<Finding> {
+fn differs<'a>(
+    scene: &'a Scene<'a>,
+    hosts: &[HostChoice<'_>],
+    failures: &[Failure<'_>],
+    trouble: Trouble,
+) -> Option<Finding> {
     let mut by_net: BTreeMap<String, Vec<&HostChoice<'_>>> = BTreeMap::new();
     for host in hosts {
-        by_net.entry(subnet(&host.chosen.address)).or_default().push(host);
+        by_net
+            .entry(subnet(&host.chosen.address))
+            .or_default()
+            .push(host);
     }
     let (usual_net, usual) = by_net.iter().max_by_key(|(_, hosts)| hosts.len())?;
     if by_net.len() < 2 || usual.len() * 2 <= hosts.len() {
         return None;
     }
-    let odd: Vec<&HostChoice<'_>> =
-        hosts.iter().filter(|h| subnet(&h.chosen.address) != *usual_net).collect();
-    let mut draft = begin(scene, if trouble == Trouble::None { "NET006" } else { "NET003" }, trouble)?;
+    let odd: Vec<&HostChoice<'_>> = hosts
+        .iter()
+        .filter(|h| subnet(&h.chosen.address) != *usual_net)
+        .collect();
+    let mut draft = begin(
+        scene,
+        if trouble == Trouble::None {
+            "NET006"
+        } else {
+            "NET003"
+        },
+        trouble,
+    )?;
     let interfaces: BTreeSet<&str> = odd.iter().map(|h| h.chosen.interface.as_str()).collect();
     let addresses: BTreeSet<&str> = odd.iter().map(|h| h.chosen.address.as_str()).collect();
     draft
         .fact("subsystem", "NCCL")
-        .fact("odd_hosts", names(&odd))
-        .fact("odd_interface", interfaces.into_iter().collect::<Vec<_>>().join(", "))
-        .fact("odd_address", addresses.into_iter().collect::<Vec<_>>().join(", "))
+        .fact("odd_hosts", names(scene, &odd))
+        .fact(
+            "odd_interface",
+            interfaces.into_iter().collect::<Vec<_>>().join(", "),
+        )
+        .fact(
+            "odd_address",
+            addresses.into_iter().collect::<Vec<_>>().join(", "),
+        )
         .fact("usual_interface", usual[0].chosen.interface.clone());
     accuse(&mut draft, &odd, hosts);
     let mut shown = odd.clone();
     shown.push(usual[0]);
     let about: Vec<Failure<'_>> = failures
         .iter()
-        .filter(|f| f.connect.address.as_deref().is_some_and(|a| odd.iter().any(|h| h.chosen.address == a)))
-        .map(|f| Failure { rank: f.rank, host: f.host, connect: f.connect })
+        .filter(|f| {
+            f.connect
+                .address
+                .as_deref()
+                .is_some_and(|a| odd.iter().any(|h| h.chosen.address == a))
+        })
+        .map(|f| Failure {
+            rank: f.rank,
+            host: f.host,
+            connect: f.connect,
+        })
         .collect();
     if !about.is_empty() {
         draft.sure(Confidence::Certain);
     }
-    show(&mut draft, &shown, if about.is_empty() { failures } else { &about });
+    show(
+        &mut draft,
+        &shown,
+        if about.is_empty() { failures } else { &about },
+    );
     Some(draft.build())
 }
 
 /// No two networks agree: every host, or each of two, is in one of its own.
-fn unconnected<'a>(scene: &'a Scene<'a>, hosts: &[HostChoice<'_>], failures: &[Failure<'_>], trouble: Trouble) -> Option<Finding> {
+fn unconnected<'a>(
+    scene: &'a Scene<'a>,
+    hosts: &[HostChoice<'_>],
+    failures: &[Failure<'_>],
+    trouble: Trouble,
+) -> Option<Finding> {
     let nets: BTreeSet<String> = hosts.iter().map(|h| subnet(&h.chosen.address)).collect();
     if nets.len() < 2 {
         return None;
     }
-    let mut draft = begin(scene, if trouble == Trouble::None { "NET006" } else { "NET005" }, trouble)?;
+    let mut draft = begin(
+        scene,
+        if trouble == Trouble::None {
+            "NET006"
+        } else {
+            "NET005"
+        },
+        trouble,
+    )?;
     let interfaces: BTreeSet<&str> = hosts.iter().map(|h| h.chosen.interface.as_str()).collect();
     let towards = failures.iter().find_map(|f| f.connect.address.as_deref());
     draft
-        .fact("interface", interfaces.into_iter().collect::<Vec<_>>().join(", "))
+        .fact(
+            "interface",
+            interfaces.into_iter().collect::<Vec<_>>().join(", "),
+        )
         .fact("address", towards.unwrap_or_default())
-        .fact("error", failures.first().map(|f| f.connect.reason.clone()).unwrap_or_default())
+        .fact(
+            "error",
+            failures
+                .first()
+                .map(|f| f.connect.reason.clone())
+                .unwrap_or_default(),
+        )
         .fact("alternative", common_interface(hosts).unwrap_or_default())
         .ranks(hosts.iter().flat_map(|h| h.ranks.iter().copied()));
     if !failures.is_empty() {
@@ -212,22 +331,54 @@ fn unconnected<'a>(scene: &'a Scene<'a>, hosts: &[HostChoice<'_>], failures: &[F
 }
 
 /// One network for all, and connects on it fail: the host that is at one end of all of them is cut off.
-fn unreachable<'a>(scene: &'a Scene<'a>, hosts: &[HostChoice<'_>], failures: &[Failure<'_>]) -> Option<Finding> {
+fn unreachable<'a>(
+    scene: &'a Scene<'a>,
+    hosts: &[HostChoice<'_>],
+    failures: &[Failure<'_>],
+) -> Option<Finding> {
     let stuck = scene.claimed && in_start_up(scene);
-    let lasting: Vec<&Failure<'_>> =
-        failures.iter().filter(|f| f.connect.attempts >= ATTEMPTS || f.connect.gave_up || stuck).collect();
+    let lasting: Vec<&Failure<'_>> = failures
+        .iter()
+        .filter(|f| f.connect.attempts >= ATTEMPTS || f.connect.gave_up || stuck)
+        .collect();
     let first = lasting.first()?;
-    let owner = |address: &str| hosts.iter().find(|h| h.listed.values().any(|a| *a == address));
-    let looped = lasting.iter().find(|f| f.connect.address.as_deref().is_some_and(is_loopback));
-    let id = if looped.is_some() && hosts.len() < 2 { "NET007" } else { "NET010" };
+    let owner = |address: &str| {
+        hosts
+            .iter()
+            .find(|h| h.listed.values().any(|a| *a == address))
+    };
+    let looped = lasting
+        .iter()
+        .find(|f| f.connect.address.as_deref().is_some_and(is_loopback));
+    let id = if looped.is_some() && hosts.len() < 2 {
+        "NET007"
+    } else {
+        "NET010"
+    };
     let mut draft = Draft::new(scene, id)?;
-    let address = looped.unwrap_or(first).connect.address.clone().unwrap_or_default();
+    let address = looped
+        .unwrap_or(first)
+        .connect
+        .address
+        .clone()
+        .unwrap_or_default();
     let target = owner(&address);
     draft
         .fact("address", address)
-        .fact("owner", target.map(|h| h.host.to_owned()).unwrap_or_default())
+        .fact(
+            "owner",
+            target.map(|h| h.host.to_owned()).unwrap_or_default(),
+        )
         .fact("error", first.connect.reason.clone())
-        .fact("attempts", lasting.iter().map(|f| f.connect.attempts).max().unwrap_or(0).to_string())
+        .fact(
+            "attempts",
+            lasting
+                .iter()
+                .map(|f| f.connect.attempts)
+                .max()
+                .unwrap_or(0)
+                .to_string(),
+        )
         .ranks(lasting.iter().filter_map(|f| f.rank));
     // Without a route the fault is at the host that tries.
     let no_route: BTreeSet<&str> = lasting
@@ -244,10 +395,23 @@ fn unreachable<'a>(scene: &'a Scene<'a>, hosts: &[HostChoice<'_>], failures: &[F
         .collect();
     let in_all: BTreeSet<&str> = ends.iter().skip(1).fold(ends[0].clone(), |all, e| &all & e);
     let partners: BTreeSet<&str> = ends.iter().flatten().copied().collect();
-    let guilty = if no_route.is_empty() { if partners.len() > 2 { in_all } else { BTreeSet::new() } } else { no_route };
+    let guilty = if no_route.is_empty() {
+        if partners.len() > 2 {
+            in_all
+        } else {
+            BTreeSet::new()
+        }
+    } else {
+        no_route
+    };
     for host in guilty {
         draft.accuse_hosts([host.to_owned()]);
-        let ranks = scene.ranks.ranks.iter().filter(|r| r.host.as_deref() == Some(host)).map(|r| r.rank);
+        let ranks = scene
+            .ranks
+            .ranks
+            .iter()
+            .filter(|r| r.host.as_deref() == Some(host))
+            .map(|r| r.rank);
         draft.accuse(ranks.collect::<Vec<_>>());
     }
     // A refusal comes from a host that was reached: nobody listens there any more.

@@ -27,8 +27,12 @@ impl HostChoice<'_> {
 
     /// A bridge or tunnel that exists on one host only.
     pub(super) fn is_virtual(&self) -> bool {
-        const NAMES: [&str; 8] = ["docker", "veth", "virbr", "br-", "cni", "flannel", "podman", "lxc"];
-        NAMES.iter().any(|name| self.chosen.interface.starts_with(name))
+        const NAMES: [&str; 8] = [
+            "docker", "veth", "virbr", "br-", "cni", "flannel", "podman", "lxc",
+        ];
+        NAMES
+            .iter()
+            .any(|name| self.chosen.interface.starts_with(name))
     }
 }
 
@@ -41,13 +45,17 @@ pub(super) fn is_loopback(address: &str) -> bool {
 pub(super) fn choices<'a>(scene: &'a Scene<'_>) -> Vec<HostChoice<'a>> {
     let mut by_host: BTreeMap<&str, HostChoice<'a>> = BTreeMap::new();
     for rec in &scene.ranks.ranks {
-        let Some(host) = rec.host.as_deref() else { continue };
+        let Some(host) = rec.host.as_deref() else {
+            continue;
+        };
         let mut seen: Vec<&AddressSeen> = Vec::new();
         for writer in &rec.writers {
             seen.extend(&scene.job.records[writer.ix()].addresses);
         }
         let order = [Subsystem::Bootstrap, Subsystem::Oob, Subsystem::Net];
-        let chosen = order.iter().find_map(|s| seen.iter().copied().find(|a| a.subsystem == *s));
+        let chosen = order
+            .iter()
+            .find_map(|s| seen.iter().copied().find(|a| a.subsystem == *s));
         let Some(chosen) = chosen else { continue };
         let entry = by_host.entry(host).or_insert_with(|| HostChoice {
             host,
@@ -60,7 +68,9 @@ pub(super) fn choices<'a>(scene: &'a Scene<'_>) -> Vec<HostChoice<'a>> {
         for address in seen {
             entry.listed.insert(&address.interface, &address.address);
             let further = address.further.iter();
-            entry.listed.extend(further.map(|(interface, address)| (interface.as_str(), address.as_str())));
+            entry
+                .listed
+                .extend(further.map(|(interface, address)| (interface.as_str(), address.as_str())));
         }
     }
     by_host.into_values().collect()
@@ -83,7 +93,9 @@ pub(super) fn common_interface(hosts: &[HostChoice<'_>]) -> Option<String> {
         let net = subnet(address);
         !is_loopback(address)
             && !address.starts_with("fe80")
-            && hosts.iter().all(|h| h.listed.get(*name).is_some_and(|a| subnet(a) == net))
+            && hosts
+                .iter()
+                .all(|h| h.listed.get(*name).is_some_and(|a| subnet(a) == net))
             && hosts.iter().all(|h| h.chosen.interface != **name)
     });
     shared.map(|(name, _)| (*name).to_owned())
@@ -104,8 +116,14 @@ pub(super) fn failures<'a>(scene: &'a Scene<'_>) -> Vec<Failure<'a>> {
             continue;
         }
         let rank = scene.ranks.of_writer[ix];
-        let host = rank.and_then(|r| scene.host_of(r)).or(record.host.as_deref());
-        all.extend(record.connects.iter().map(|connect| Failure { rank, host, connect }));
+        let host = rank
+            .and_then(|r| scene.host_of(r))
+            .or(record.host.as_deref());
+        all.extend(record.connects.iter().map(|connect| Failure {
+            rank,
+            host,
+            connect,
+        }));
     }
     all
 }

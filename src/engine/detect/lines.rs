@@ -20,7 +20,11 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         if scene.catalog.rule(rule).merge {
             found.push(finding(scene, rule, &records));
         } else {
-            found.extend(records.iter().map(|one| finding(scene, rule, std::slice::from_ref(one))));
+            found.extend(
+                records
+                    .iter()
+                    .map(|one| finding(scene, rule, std::slice::from_ref(one))),
+            );
         }
     }
 }
@@ -55,7 +59,9 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
     }
     for (name, values) in values {
         // The most common value stands for all; ties go to the first in order.
-        let most = values.iter().max_by_key(|(value, count)| (**count, std::cmp::Reverse(**value)));
+        let most = values
+            .iter()
+            .max_by_key(|(value, count)| (**count, std::cmp::Reverse(**value)));
         if let Some((value, _)) = most {
             draft.fact(name, *value);
         }
@@ -71,5 +77,6 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
 }
 
 fn numbers(text: &str) -> impl Iterator<Item = u32> {
-    text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok())
+    text.split(|c: char| !c.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
 }

@@ -37,7 +37,14 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             break;
         }
     }
-    found.extend(scene.ranks.comms.iter().filter_map(|c| taken_twice(scene, c)).take(1));
+    found.extend(
+        scene
+            .ranks
+            .comms
+            .iter()
+            .filter_map(|c| taken_twice(scene, c))
+            .take(1),
+    );
     fingerprints(scene, found);
 }
 
@@ -50,7 +57,10 @@ fn taken_twice(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     }
     let mut draft = Draft::new(scene, "COLL008")?;
     let sides = [first, second].map(|m| &scene.job.members[m.ix()]);
-    let ranks: BTreeSet<u32> = sides.iter().filter_map(|m| scene.ranks.rank_of(m.writer)).collect();
+    let ranks: BTreeSet<u32> = sides
+        .iter()
+        .filter_map(|m| scene.ranks.rank_of(m.writer))
+        .collect();
     draft
         .fact("comm", comm_name(scene, comm))
         .fact("place", rank.to_string())
@@ -78,37 +88,57 @@ pub(super) fn comm_name(scene: &Scene<'_>, comm: &CommRec) -> String {
 
 /// World ranks of some ranks of a communicator, as far as they are known.
 pub(super) fn world_ranks(scene: &Scene<'_>, comm: &CommRec, ranks: &[u32]) -> BTreeSet<u32> {
-    ranks.iter().filter_map(|rank| scene.ranks.world_rank(scene.job, comm, *rank)).collect()
+    ranks
+        .iter()
+        .filter_map(|rank| scene.ranks.world_rank(scene.job, comm, *rank))
+        .collect()
 }
 
 fn comparable<'s>(scene: &Scene<'s>, comm: &CommRec) -> Vec<(u32, &'s Member)> {
-    let members = comm.members.iter().map(|(rank, m)| (*rank, &scene.job.members[m.ix()]));
+    let members = comm
+        .members
+        .iter()
+        .map(|(rank, m)| (*rank, &scene.job.members[m.ix()]));
     members.filter(|(_, m)| m.ordinals_hold()).collect()
 }
 
 /// The first ordinal at which two members made different calls, with the sides.
 pub(super) fn first_difference(scene: &Scene<'_>, comm: &CommRec) -> Option<u64> {
     let members = comparable(scene, comm);
-    let mut ordinals: Vec<u64> =
-        members.iter().flat_map(|(_, m)| m.deviations.iter().map(|d| d.ordinal)).collect();
+    let mut ordinals: Vec<u64> = members
+        .iter()
+        .flat_map(|(_, m)| m.deviations.iter().map(|d| d.ordinal))
+        .collect();
     ordinals.sort_unstable();
     ordinals.dedup();
-    ordinals.into_iter().find(|ordinal| sides(scene, comm, &members, *ordinal).len() > 1)
+    ordinals
+        .into_iter()
+        .find(|ordinal| sides(scene, comm, &members, *ordinal).len() > 1)
 }
 
 fn sides(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64) -> Vec<Side> {
     let reference = &scene.job.comms[comm.ix.ix()].reference;
     let mut sides: Vec<Side> = Vec::new();
     for (rank, member) in members {
-        let Some(call) = member.call_at(reference, ordinal) else { continue };
+        let Some(call) = member.call_at(reference, ordinal) else {
+            continue;
+        };
         let call = scene.job.calls[call as usize];
         match sides.iter_mut().find(|side| side.call.same_as(&call)) {
             Some(side) => side.ranks.push(*rank),
-            None => sides.push(Side { call, ranks: vec![*rank] }),
+            None => sides.push(Side {
+                call,
+                ranks: vec![*rank],
+            }),
         }
     }
     // The largest side first; of equal ones the one with the lowest rank.
-    sides.sort_by_key(|side| (std::cmp::Reverse(side.ranks.len()), side.ranks.first().copied()));
+    sides.sort_by_key(|side| {
+        (
+            std::cmp::Reverse(side.ranks.len()),
+            side.ranks.first().copied(),
+        )
+    });
     sides
 }
 
@@ -128,8 +158,14 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         (_, _, false) => "COLL002",
     };
     let mut draft = Draft::new(scene, id)?;
-    let odd: Vec<u32> = sides[1..].iter().flat_map(|side| side.ranks.iter().copied()).collect();
-    let reached: Vec<u32> = sides.iter().flat_map(|side| side.ranks.iter().copied()).collect();
+    let odd: Vec<u32> = sides[1..]
+        .iter()
+        .flat_map(|side| side.ranks.iter().copied())
+        .collect();
+    let reached: Vec<u32> = sides
+        .iter()
+        .flat_map(|side| side.ranks.iter().copied())
+        .collect();
     draft
         .fact("ordinal", (ordinal + 1).to_string())
         .fact("comm", comm_name(scene, comm))
@@ -160,8 +196,18 @@ fn named(scene: &Scene<'_>, comm: &CommRec, ranks: &[u32]) -> String {
 }
 
 /// The lines of the call at `ordinal`, of at most four ranks.
-fn show(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64, ranks: &[u32], draft: &mut Draft<'_>) {
-    let chosen = members.iter().filter(|(rank, _)| ranks.contains(rank)).take(4);
+fn show(
+    scene: &Scene<'_>,
+    comm: &CommRec,
+    members: &[(u32, &Member)],
+    ordinal: u64,
+    ranks: &[u32],
+    draft: &mut Draft<'_>,
+) {
+    let chosen = members
+        .iter()
+        .filter(|(rank, _)| ranks.contains(rank))
+        .take(4);
     for (rank, member) in chosen {
         let world = scene.ranks.world_rank(scene.job, comm, *rank);
         if let Some(line) = line_of(member, ordinal) {
@@ -185,7 +231,11 @@ pub(super) fn line_of(member: &Member, ordinal: u64) -> Option<&crate::engine::j
 /// True if every rank that made a call at `ordinal` made later ones, those are equal, or all of
 /// them destroyed the communicator: the job went on with wrong data.
 fn went_on(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64) -> bool {
-    let reached: Vec<&Member> = members.iter().map(|(_, m)| *m).filter(|m| m.reached > ordinal).collect();
+    let reached: Vec<&Member> = members
+        .iter()
+        .map(|(_, m)| *m)
+        .filter(|m| m.reached > ordinal)
+        .collect();
     if reached.len() < comm.members.len() || reached.iter().any(|m| m.aborted) {
         return false;
     }
@@ -211,10 +261,20 @@ fn proven_standstill(scene: &Scene<'_>) -> bool {
 }
 
 /// True if each side makes the other's call a little later: the order differs.
-fn swapped(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64, a: &Side, b: &Side) -> bool {
+fn swapped(
+    scene: &Scene<'_>,
+    comm: &CommRec,
+    members: &[(u32, &Member)],
+    ordinal: u64,
+    a: &Side,
+    b: &Side,
+) -> bool {
     let reference = &scene.job.comms[comm.ix.ix()].reference;
     let makes_later = |side: &Side, call: &Call| {
-        let Some((_, member)) = members.iter().find(|(rank, _)| side.ranks.first() == Some(rank)) else {
+        let Some((_, member)) = members
+            .iter()
+            .find(|(rank, _)| side.ranks.first() == Some(rank))
+        else {
             return false;
         };
         ((ordinal + 1)..(ordinal + 1 + WINDOW))
@@ -228,13 +288,23 @@ fn swapped(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordina
 fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     let members = comparable(scene, comm);
     let sends = |member: &Member, peer: u32| {
-        member.peers.get(&peer).is_some_and(|calls| calls.sends > 0 && calls.recvs == 0)
+        member
+            .peers
+            .get(&peer)
+            .is_some_and(|calls| calls.sends > 0 && calls.recvs == 0)
     };
     for (rank, member) in &members {
-        let mut peers: Vec<u32> = member.peers.iter().filter(|(_, c)| c.sends > 0).map(|(p, _)| *p).collect();
+        let mut peers: Vec<u32> = member
+            .peers
+            .iter()
+            .filter(|(_, c)| c.sends > 0)
+            .map(|(p, _)| *p)
+            .collect();
         peers.sort_unstable();
         for peer in peers {
-            let Some((_, other)) = members.iter().find(|(r, _)| *r == peer && peer > *rank) else { continue };
+            let Some((_, other)) = members.iter().find(|(r, _)| *r == peer && peer > *rank) else {
+                continue;
+            };
             if !sends(member, peer) || !sends(other, *rank) {
                 continue;
             }
@@ -261,11 +331,13 @@ fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
 
 /// The DETAIL wrapper's reports name pairs that differ; the odd one is the rank in every pair.
 fn fingerprints(scene: &Scene<'_>, found: &mut [Finding]) {
-    let Some(finding) = found.iter_mut().find(|f| f.id == "COLL005") else { return };
+    let Some(finding) = found.iter_mut().find(|f| f.id == "COLL005") else {
+        return;
+    };
     let pairs: BTreeSet<(u32, u32)> = scene
         .all_records()
         .filter_map(|(_, r)| r.fingerprints.as_ref())
-        .map(|(a, b, ..)| (a.0, b.0))
+        .map(|f| (f.a.0, f.b.0))
         .collect();
     let mentioned: BTreeSet<u32> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
     let in_all: Vec<u32> = mentioned
@@ -279,4 +351,3 @@ fn fingerprints(scene: &Scene<'_>, found: &mut [Finding]) {
     }
     finding.ranks.extend(mentioned);
 }
-

@@ -14,7 +14,14 @@ const MOST_COMMS: usize = 8;
 /// Adds findings for ranks that others wait for.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let before = found.len();
-    found.extend(scene.ranks.comms.iter().filter_map(|c| absent_from_init(scene, c)).take(MOST_COMMS));
+    found.extend(
+        scene
+            .ranks
+            .comms
+            .iter()
+            .filter_map(|c| absent_from_init(scene, c))
+            .take(MOST_COMMS),
+    );
     found.extend(not_in_bootstrap(scene));
     at_store(scene, found);
     barrier(scene, found);
@@ -34,16 +41,29 @@ struct Absent {
 
 impl Absent {
     fn of(scene: &Scene<'_>, ranks: impl IntoIterator<Item = u32>) -> Self {
-        let has_log = |rank: &u32| scene.ranks.ranks.get(*rank as usize).is_some_and(|r| r.has_source);
+        let has_log = |rank: &u32| {
+            scene
+                .ranks
+                .ranks
+                .get(*rank as usize)
+                .is_some_and(|r| r.has_source)
+        };
         let (with_log, without_log) = ranks.into_iter().partition(has_log);
-        Self { with_log, without_log }
+        Self {
+            with_log,
+            without_log,
+        }
     }
 
     /// Whom to point at: those whose log shows that they are not there; without such a log, those
     /// without any, unless they are more than the ranks that wait: then the logs were not given.
     fn accused(&self, waiting: usize) -> (BTreeSet<u32>, Confidence) {
         if !self.with_log.is_empty() {
-            let confidence = if self.without_log.is_empty() { Confidence::Likely } else { Confidence::Possible };
+            let confidence = if self.without_log.is_empty() {
+                Confidence::Likely
+            } else {
+                Confidence::Possible
+            };
             return (self.with_log.clone(), confidence);
         }
         if self.without_log.len() <= waiting {
@@ -55,7 +75,9 @@ impl Absent {
     fn ask(&self, draft: &mut Draft<'_>) {
         if !self.without_log.is_empty() {
             let ranks = ranges(self.without_log.iter().copied());
-            draft.missing(format!("the log of rank {ranks}: did it start at all, and what did it print last?"));
+            draft.missing(format!(
+                "the log of rank {ranks}: did it start at all, and what did it print last?"
+            ));
         }
     }
 }
@@ -71,12 +93,21 @@ fn absent_from_init(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         })
         .map(|(rank, _)| *rank)
         .collect();
-    let complete = comm.members.values().any(|m| scene.job.members[m.ix()].complete);
-    let absent: Vec<u32> = (0..comm.nranks).filter(|rank| !comm.members.contains_key(rank)).collect();
+    let complete = comm
+        .members
+        .values()
+        .any(|m| scene.job.members[m.ix()].complete);
+    let absent: Vec<u32> = (0..comm.nranks)
+        .filter(|rank| !comm.members.contains_key(rank))
+        .collect();
     if waiting.is_empty() || complete || absent.is_empty() {
         return None;
     }
-    let world = if comm.is_world { absent.clone() } else { elsewhere(scene, comm, absent.len()) };
+    let world = if comm.is_world {
+        absent.clone()
+    } else {
+        elsewhere(scene, comm, absent.len())
+    };
     let known = Absent::of(scene, world);
     let (accused, confidence) = known.accused(waiting.len());
     let mut draft = Draft::new(scene, "RANK002")?;
@@ -104,8 +135,13 @@ fn absent_from_init(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
 fn last_words(scene: &Scene<'_>, draft: &mut Draft<'_>) {
     let accused: Vec<u32> = draft.finding().accused.iter().copied().take(3).collect();
     for rank in accused {
-        let Some(rec) = scene.ranks.ranks.get(rank as usize) else { continue };
-        let last = scene.records(rec).filter_map(|r| r.last.as_ref()).max_by_key(|last| last.place);
+        let Some(rec) = scene.ranks.ranks.get(rank as usize) else {
+            continue;
+        };
+        let last = scene
+            .records(rec)
+            .filter_map(|r| r.last.as_ref())
+            .max_by_key(|last| last.place);
         if let Some(last) = last {
             draft.evidence(last, Some(rank));
         }
@@ -115,9 +151,14 @@ fn last_words(scene: &Scene<'_>, draft: &mut Draft<'_>) {
 /// The ranks that a group smaller than the world waits for, if there is only one way: as many ranks
 /// as are missing belong to no communicator that is open or newer.
 fn elsewhere(scene: &Scene<'_>, comm: &CommRec, missing: usize) -> Vec<u32> {
-    let members: BTreeSet<u32> =
-        comm.members.keys().filter_map(|rank| scene.ranks.world_rank(scene.job, comm, *rank)).collect();
-    let rank_of = |member: &crate::engine::job::MemberIx| scene.ranks.rank_of(scene.job.members[member.ix()].writer);
+    let members: BTreeSet<u32> = comm
+        .members
+        .keys()
+        .filter_map(|rank| scene.ranks.world_rank(scene.job, comm, *rank))
+        .collect();
+    let rank_of = |member: &crate::engine::job::MemberIx| {
+        scene.ranks.rank_of(scene.job.members[member.ix()].writer)
+    };
     // Ranks that are in another group of the same size are busy there.
     let busy: BTreeSet<u32> = scene
         .ranks
@@ -133,7 +174,11 @@ fn elsewhere(scene: &Scene<'_>, comm: &CommRec, missing: usize) -> Vec<u32> {
         .map(|r| r.rank)
         .filter(|rank| !members.contains(rank) && !busy.contains(rank))
         .collect();
-    if free.len() == missing { free } else { Vec::new() }
+    if free.len() == missing {
+        free
+    } else {
+        Vec::new()
+    }
 }
 
 /// Up to 2.22 START is printed only after the bootstrap: ranks that wait in it end with
@@ -148,7 +193,11 @@ fn not_in_bootstrap(scene: &Scene<'_>) -> Option<Finding> {
         .ranks
         .ranks
         .iter()
-        .filter(|rec| scene.records(rec).all(|r| r.network.is_none() && r.members.is_empty()))
+        .filter(|rec| {
+            scene
+                .records(rec)
+                .all(|r| r.network.is_none() && r.members.is_empty())
+        })
         .map(|rec| rec.rank)
         .collect();
     if waiting.is_empty() || absent.is_empty() || !scene.ranks.comms.is_empty() {
@@ -160,7 +209,10 @@ fn not_in_bootstrap(scene: &Scene<'_>) -> Option<Finding> {
     draft
         .fact("absent", ranges(absent.iter().copied()))
         .fact("present", ranges(waiting.iter().map(|r| r.rank)))
-        .fact("nranks", scene.ranks.world.map(|w| w.to_string()).unwrap_or_default())
+        .fact(
+            "nranks",
+            scene.ranks.world.map(|w| w.to_string()).unwrap_or_default(),
+        )
         .ranks(waiting.iter().map(|r| r.rank))
         .accuse(accused)
         .sure(confidence);
@@ -176,25 +228,47 @@ fn not_in_bootstrap(scene: &Scene<'_>) -> Option<Finding> {
 
 /// `14/16 clients joined`: who is missing follows from whose log is absent or empty.
 fn at_store(scene: &Scene<'_>, found: &mut Vec<Finding>) {
-    let Some((_, store)) = scene.all_records().find_map(|(rank, r)| Some((rank, r.store.as_ref()?))) else {
+    let Some((_, store)) = scene
+        .all_records()
+        .find_map(|(rank, r)| Some((rank, r.store.as_ref()?)))
+    else {
         return;
     };
     if store.joined >= store.of {
         return;
     }
     let missing = (store.of - store.joined) as usize;
-    let silent: BTreeSet<u32> = scene.ranks.ranks.iter().filter(|r| r.lines == 0).map(|r| r.rank).collect();
-    let accused = if silent.len() == missing { silent } else { BTreeSet::new() };
+    let silent: BTreeSet<u32> = scene
+        .ranks
+        .ranks
+        .iter()
+        .filter(|r| r.lines == 0)
+        .map(|r| r.rank)
+        .collect();
+    let accused = if silent.len() == missing {
+        silent
+    } else {
+        BTreeSet::new()
+    };
     let known = found.iter().position(|f| f.id == "RANK003");
     if let Some(at) = known {
         let evidence = std::mem::take(&mut found[at].evidence);
         found.remove(at);
-        let Some(mut draft) = Draft::new(scene, "RANK003") else { return };
+        let Some(mut draft) = Draft::new(scene, "RANK003") else {
+            return;
+        };
         draft.finding().evidence = evidence;
         draft
             .fact("joined", store.joined.to_string())
             .fact("of", store.of.to_string())
-            .ranks(scene.ranks.ranks.iter().filter(|r| r.lines > 0).map(|r| r.rank))
+            .ranks(
+                scene
+                    .ranks
+                    .ranks
+                    .iter()
+                    .filter(|r| r.lines > 0)
+                    .map(|r| r.rank),
+            )
             .accuse(accused);
         found.push(draft.build());
     }
@@ -203,8 +277,12 @@ fn at_store(scene: &Scene<'_>, found: &mut Vec<Finding>) {
 /// The monitored barrier names whom it waited for; rank 0 names them by their rank in the group,
 /// which is the world's in the default group.
 fn barrier(scene: &Scene<'_>, found: &mut [Finding]) {
-    let Some(finding) = found.iter_mut().find(|f| f.id == "RANK004") else { return };
-    let named = scene.all_records().filter_map(|(_, r)| r.barrier_missing.as_ref());
+    let Some(finding) = found.iter_mut().find(|f| f.id == "RANK004") else {
+        return;
+    };
+    let named = scene
+        .all_records()
+        .filter_map(|(_, r)| r.barrier_missing.as_ref());
     let named: BTreeSet<u32> = named.flat_map(|(ranks, _)| ranks.iter().copied()).collect();
     if !named.is_empty() {
         finding.accused = named;
@@ -220,7 +298,9 @@ fn not_at_rendezvous(scene: &Scene<'_>) -> Option<Finding> {
     }
     let (absent, seen): (Vec<&RankRec>, Vec<&RankRec>) =
         scene.ranks.ranks.iter().partition(|r| r.lines == 0);
-    let early = seen.iter().all(|r| scene.records(r).all(|r| r.phase <= Phase::Rendezvous));
+    let early = seen
+        .iter()
+        .all(|r| scene.records(r).all(|r| r.phase <= Phase::Rendezvous));
     if absent.is_empty() || absent.len() > seen.len() || !early {
         return None;
     }

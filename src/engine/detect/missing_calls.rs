@@ -9,7 +9,7 @@ use super::mismatch::{comm_name, first_difference, line_of};
 use super::{Draft, Scene, ranges, wait};
 use crate::engine::finding::Finding;
 use crate::engine::job::{CommRec, RankRec};
-use crate::engine::vocab::{Confidence, Effect, Role};
+use crate::engine::vocab::{Class, Confidence, Effect, Role};
 
 /// Communicators that are reported at most.
 const MOST_COMMS: usize = 8;
@@ -30,7 +30,12 @@ struct Lag<'a> {
 
 /// Adds findings for ranks that are behind.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
-    let lags: Vec<Lag<'_>> = scene.ranks.comms.iter().filter_map(|c| lag(scene, c)).collect();
+    let lags: Vec<Lag<'_>> = scene
+        .ranks
+        .comms
+        .iter()
+        .filter_map(|c| lag(scene, c))
+        .collect();
     let mut waits_in: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
     for (at, lag) in lags.iter().enumerate() {
         for rank in &lag.ahead_world {
@@ -38,19 +43,34 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         }
     }
     let roots = |at: usize, lag: &Lag<'_>| -> BTreeSet<u32> {
-        let waits_elsewhere =
-            |rank: &u32| waits_in.get(rank).is_some_and(|comms| comms.iter().any(|c| *c != at));
-        lag.behind_world.iter().copied().filter(|rank| !waits_elsewhere(rank)).collect()
+        let waits_elsewhere = |rank: &u32| {
+            waits_in
+                .get(rank)
+                .is_some_and(|comms| comms.iter().any(|c| *c != at))
+        };
+        lag.behind_world
+            .iter()
+            .copied()
+            .filter(|rank| !waits_elsewhere(rank))
+            .collect()
     };
-    let any_root = lags.iter().enumerate().any(|(at, lag)| !roots(at, lag).is_empty());
+    let any_root = lags
+        .iter()
+        .enumerate()
+        .any(|(at, lag)| !roots(at, lag).is_empty());
     for (at, lag) in lags.iter().enumerate().take(MOST_COMMS) {
         let roots = roots(at, lag);
         let symptom = any_root && roots.is_empty();
         found.extend(finding(scene, lag, roots, symptom));
     }
-    if lags.is_empty() {
+    let mismatch = found
+        .iter()
+        .any(|f| f.class == Class::MismatchedCollective && f.role == Role::Cause);
+    if lags.is_empty() && !mismatch {
         found.extend(work_behind(scene));
-        let named = found.iter().any(|f| f.role == Role::Cause && !f.accused.is_empty() && f.effect != Effect::None);
+        let named = found
+            .iter()
+            .any(|f| f.role == Role::Cause && !f.accused.is_empty() && f.effect != Effect::None);
         if !named {
             found.extend(without_timeout(scene));
         }
@@ -70,24 +90,53 @@ fn lag<'a>(scene: &Scene<'_>, comm: &'a CommRec) -> Option<Lag<'a>> {
     if common == most || first_difference(scene, comm).is_some() {
         return None;
     }
-    let (behind, ahead): (Vec<_>, Vec<_>) = members.into_iter().partition(|(_, reached)| *reached == common);
-    let ranks = |side: Vec<(u32, u64)>| side.into_iter().map(|(rank, _)| rank).collect::<Vec<u32>>();
+    let (behind, ahead): (Vec<_>, Vec<_>) = members
+        .into_iter()
+        .partition(|(_, reached)| *reached == common);
+    let ranks =
+        |side: Vec<(u32, u64)>| side.into_iter().map(|(rank, _)| rank).collect::<Vec<u32>>();
     let (behind, ahead) = (ranks(behind), ranks(ahead));
     let world = |side: &[u32]| super::mismatch::world_ranks(scene, comm, side);
-    Some(Lag { comm, common, behind_world: world(&behind), ahead_world: world(&ahead), behind, ahead })
+    Some(Lag {
+        comm,
+        common,
+        behind_world: world(&behind),
+        ahead_world: world(&ahead),
+        behind,
+        ahead,
+    })
 }
 
-fn finding(scene: &Scene<'_>, lag: &Lag<'_>, roots: BTreeSet<u32>, symptom: bool) -> Option<Finding> {
+fn finding(
+    scene: &Scene<'_>,
+    lag: &Lag<'_>,
+    roots: BTreeSet<u32>,
+    symptom: bool,
+) -> Option<Finding> {
     let comm = lag.comm;
-    let call = scene.job.comms[comm.ix.ix()].reference.get(usize::try_from(lag.common).ok()?)?;
+    let call = scene.job.comms[comm.ix.ix()]
+        .reference
+        .get(usize::try_from(lag.common).ok()?)?;
     let call = scene.job.calls[*call as usize];
     let mut draft = Draft::new(scene, "RANK001")?;
     // A single rank that is ahead of more than one other is the odd one: its call may be one too many.
     let alone = lag.ahead.len() == 1 && lag.behind.len() > 1;
-    let (accused, named) = if alone { (lag.ahead_world.clone(), &lag.ahead_world) } else { (roots, &lag.behind_world) };
-    let named = if named.is_empty() { lag.behind.iter().copied().collect() } else { named.clone() };
+    let (accused, named) = if alone {
+        (lag.ahead_world.clone(), &lag.ahead_world)
+    } else {
+        (roots, &lag.behind_world)
+    };
+    let named = if named.is_empty() {
+        lag.behind.iter().copied().collect()
+    } else {
+        named.clone()
+    };
     // Nothing at all of a rank's calls was logged: COLL may be off there.
-    let mute = lag.common == 0 && lag.behind.iter().all(|r| scene.member(comm, *r).is_some_and(|m| !m.called()));
+    let mute = lag.common == 0
+        && lag
+            .behind
+            .iter()
+            .all(|r| scene.member(comm, *r).is_some_and(|m| !m.called()));
     draft
         .fact("ordinal", (lag.common + 1).to_string())
         .fact("function", call.func.name())
@@ -98,18 +147,30 @@ fn finding(scene: &Scene<'_>, lag: &Lag<'_>, roots: BTreeSet<u32>, symptom: bool
         .fact("last", last_call(scene, lag))
         .ranks(lag.behind_world.iter().chain(&lag.ahead_world).copied())
         .accuse(accused)
-        .sure(if mute || alone { Confidence::Possible } else { Confidence::Likely });
+        .sure(if mute || alone {
+            Confidence::Possible
+        } else {
+            Confidence::Likely
+        });
     if mute {
-        draft.missing("whether these ranks log their calls at all: NCCL_DEBUG_SUBSYS=INIT,COLL on every rank");
+        draft.missing(
+            "whether these ranks log their calls at all: NCCL_DEBUG_SUBSYS=INIT,COLL on every rank",
+        );
     }
     if symptom {
         draft.finding().role = Role::Symptom;
     }
     draft.finding().comm = Some(comm_name(scene, comm));
     for rank in lag.behind.iter().take(3).chain(lag.ahead.iter().take(2)) {
-        let Some(member) = scene.member(comm, *rank) else { continue };
+        let Some(member) = scene.member(comm, *rank) else {
+            continue;
+        };
         let world = scene.ranks.world_rank(scene.job, comm, *rank);
-        let line = if lag.behind.contains(rank) { member.recent.newest_first().next() } else { line_of(member, lag.common) };
+        let line = if lag.behind.contains(rank) {
+            member.recent.newest_first().next()
+        } else {
+            line_of(member, lag.common)
+        };
         if let Some(line) = line.or(member.complete_line.as_ref()) {
             draft.evidence(line, world);
         }
@@ -122,27 +183,43 @@ fn finding(scene: &Scene<'_>, lag: &Lag<'_>, roots: BTreeSet<u32>, symptom: bool
 fn last_lines(scene: &Scene<'_>, draft: &mut Draft<'_>) {
     let accused: Vec<u32> = draft.finding().accused.iter().copied().take(2).collect();
     for rank in accused {
-        let Some(rec) = scene.ranks.ranks.get(rank as usize) else { continue };
-        if let Some(last) = scene.records(rec).filter_map(|r| r.last.as_ref()).max_by_key(|l| l.place) {
+        let Some(rec) = scene.ranks.ranks.get(rank as usize) else {
+            continue;
+        };
+        if let Some(last) = scene
+            .records(rec)
+            .filter_map(|r| r.last.as_ref())
+            .max_by_key(|l| l.place)
+        {
             draft.evidence(last, Some(rank));
         }
     }
 }
 
 fn last_call(scene: &Scene<'_>, lag: &Lag<'_>) -> String {
-    let member = lag.behind.first().and_then(|rank| scene.member(lag.comm, *rank));
-    member.and_then(|m| m.last_call).map(|call| call.words()).unwrap_or_default()
+    let member = lag
+        .behind
+        .first()
+        .and_then(|rank| scene.member(lag.comm, *rank));
+    member
+        .and_then(|m| m.last_call)
+        .map(|call| call.words())
+        .unwrap_or_default()
 }
 
 /// Without COLL lines: PyTorch's own count of enqueued work, by process group.
 fn work_behind(scene: &Scene<'_>) -> Option<Finding> {
-    let mut groups: BTreeMap<&str, BTreeMap<u32, (i64, &crate::engine::job::Kept)>> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, BTreeMap<u32, (i64, &crate::engine::job::Kept)>> =
+        BTreeMap::new();
     for (rank, record) in scene.all_records() {
         let Some(rank) = rank else { continue };
         for (group, (enqueued, _, line)) in &record.work {
             // Only a group's unique id is the same on all ranks; the default group spans the world.
             if group.contains("default_pg") {
-                groups.entry(group).or_default().insert(rank, (*enqueued, line));
+                groups
+                    .entry(group)
+                    .or_default()
+                    .insert(rank, (*enqueued, line));
             }
         }
     }
@@ -152,8 +229,16 @@ fn work_behind(scene: &Scene<'_>) -> Option<Finding> {
         if most == least {
             continue;
         }
-        let behind: BTreeSet<u32> = ranks.iter().filter(|(_, (n, _))| *n == least).map(|(r, _)| *r).collect();
-        let ahead: BTreeSet<u32> = ranks.keys().copied().filter(|r| !behind.contains(r)).collect();
+        let behind: BTreeSet<u32> = ranks
+            .iter()
+            .filter(|(_, (n, _))| *n == least)
+            .map(|(r, _)| *r)
+            .collect();
+        let ahead: BTreeSet<u32> = ranks
+            .keys()
+            .copied()
+            .filter(|r| !behind.contains(r))
+            .collect();
         let mut draft = Draft::new(scene, "RANK001")?;
         draft
             .fact("ordinal", (least + 1).to_string())
@@ -182,7 +267,11 @@ fn without_timeout(scene: &Scene<'_>) -> Option<Finding> {
         return None;
     }
     // Whoever ended by its own error is the matter of another detector.
-    if others.iter().any(|r| scene.records(r).any(|r| !r.exceptions.is_empty() || r.abort.is_some())) {
+    if others.iter().any(|r| {
+        scene
+            .records(r)
+            .any(|r| !r.exceptions.is_empty() || r.abort.is_some())
+    }) {
         return None;
     }
     let mut draft = Draft::new(scene, "RANK007")?;
@@ -203,11 +292,16 @@ fn without_timeout(scene: &Scene<'_>) -> Option<Finding> {
 }
 
 fn waits_by_rule(scene: &Scene<'_>, rank: u32) -> bool {
-    let mut hits = scene.hits.by_rule().filter(|(_, writer, _)| scene.ranks.rank_of(*writer) == Some(rank));
-    hits.any(|(rule, ..)| scene.catalog.rule(rule).effect == Effect::Standstill) || wait_in_store(scene, rank)
+    let mut hits = scene
+        .hits
+        .by_rule()
+        .filter(|(_, writer, _)| scene.ranks.rank_of(*writer) == Some(rank));
+    hits.any(|(rule, ..)| scene.catalog.rule(rule).effect == Effect::Standstill)
+        || wait_in_store(scene, rank)
 }
 
 fn wait_in_store(scene: &Scene<'_>, rank: u32) -> bool {
     let rec = scene.ranks.ranks.get(rank as usize);
-    rec.is_some_and(|rec| scene.records(rec).any(|r| r.store.is_some())) && wait::standstill(scene).is_some()
+    rec.is_some_and(|rec| scene.records(rec).any(|r| r.store.is_some()))
+        && wait::standstill(scene).is_some()
 }

@@ -20,7 +20,12 @@ type SwitchedOff<'a> = (Option<u32>, (&'a str, &'a str), &'a Kept);
 
 /// Adds findings about P2P.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
-    let paths: Vec<Path<'_>> = scene.ranks.comms.iter().flat_map(|c| worse_paths(scene, c)).collect();
+    let paths: Vec<Path<'_>> = scene
+        .ranks
+        .comms
+        .iter()
+        .flat_map(|c| worse_paths(scene, c))
+        .collect();
     let switched_off = switched_off(scene);
     if let Some(finding) = by_environment(scene, &switched_off, &paths) {
         found.push(finding);
@@ -28,30 +33,56 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         found.extend(path_finding(scene, &paths, Transport::Shm, "P2P002"));
         found.extend(path_finding(scene, &paths, Transport::Net, "P2P003"));
     }
-    found.extend(not_all_direct(scene, !switched_off.is_empty() || !paths.is_empty()));
+    found.extend(not_all_direct(
+        scene,
+        !switched_off.is_empty() || !paths.is_empty(),
+    ));
 }
 
 /// Connections between different GPUs of one host that are not P2P. Where NCCL counts more hosts
 /// than there are names (containers, NCCL_HOSTID), a name does not tell hosts apart.
 fn worse_paths<'a>(scene: &'a Scene<'_>, comm: &CommRec) -> Vec<Path<'a>> {
-    let members: Vec<_> = comm.members.values().map(|m| &scene.job.members[m.ix()]).collect();
-    let hosts: BTreeSet<&str> =
-        comm.members.keys().filter_map(|r| scene.host_of(scene.ranks.world_rank(scene.job, comm, *r)?)).collect();
-    let counted = members.iter().find_map(|m| m.nodes).map(|(nodes, _)| nodes as usize);
+    let members: Vec<_> = comm
+        .members
+        .values()
+        .map(|m| &scene.job.members[m.ix()])
+        .collect();
+    let hosts: BTreeSet<&str> = comm
+        .members
+        .keys()
+        .filter_map(|r| scene.host_of(scene.ranks.world_rank(scene.job, comm, *r)?))
+        .collect();
+    let counted = members
+        .iter()
+        .find_map(|m| m.nodes)
+        .map(|(nodes, _)| nodes as usize);
     if counted.is_some_and(|nodes| nodes != hosts.len()) {
         return Vec::new();
     }
     let place = |rank: u32| {
         let world = scene.ranks.world_rank(scene.job, comm, rank)?;
-        Some((world, scene.host_of(world)?, scene.member(comm, rank)?.bus_id?))
+        Some((
+            world,
+            scene.host_of(world)?,
+            scene.member(comm, rank)?.bus_id?,
+        ))
     };
     let mut paths = Vec::new();
     for member in members {
         for link in &member.links {
-            let (Some(from), Some(to)) = (place(link.from), place(link.to)) else { continue };
-            let worse = matches!(link.transport, Transport::Shm | Transport::Net | Transport::NetGdr);
+            let (Some(from), Some(to)) = (place(link.from), place(link.to)) else {
+                continue;
+            };
+            let worse = matches!(
+                link.transport,
+                Transport::Shm | Transport::Net | Transport::NetGdr
+            );
             if worse && from.1 == to.1 && from.2 != to.2 {
-                paths.push(Path { from: from.0, to: to.0, link });
+                paths.push(Path {
+                    from: from.0,
+                    to: to.0,
+                    link,
+                });
             }
         }
     }
@@ -77,20 +108,37 @@ fn switched_off<'a>(scene: &'a Scene<'_>) -> Vec<SwitchedOff<'a>> {
     all
 }
 
-fn by_environment(scene: &Scene<'_>, off: &[SwitchedOff<'_>], paths: &[Path<'_>]) -> Option<Finding> {
+fn by_environment(
+    scene: &Scene<'_>,
+    off: &[SwitchedOff<'_>],
+    paths: &[Path<'_>],
+) -> Option<Finding> {
     let (_, (variable, value), _) = off.first()?;
-    let several = scene.hosts().len() < scene.ranks.ranks.iter().filter(|r| r.host.is_some()).count();
+    let several = scene.hosts().len()
+        < scene
+            .ranks
+            .ranks
+            .iter()
+            .filter(|r| r.host.is_some())
+            .count();
     if !several {
         return None; // One GPU a host: there is nothing to switch off.
     }
     let mut draft = Draft::new(scene, "P2P001")?;
-    let works = scene.ranks.comms.iter().any(|c| c.members.values().any(|m| scene.job.members[m.ix()].complete));
+    let works = scene.ranks.comms.iter().any(|c| {
+        c.members
+            .values()
+            .any(|m| scene.job.members[m.ix()].complete)
+    });
     if !works {
         draft.note(); // It did not come so far that a slower path would matter.
     }
     let through = paths.first().map(|p| p.link.transport.name());
     draft
-        .fact("variable", variable.strip_prefix("NCCL_P2P_").unwrap_or(variable))
+        .fact(
+            "variable",
+            variable.strip_prefix("NCCL_P2P_").unwrap_or(variable),
+        )
         .fact("value", *value)
         .fact("path", through.unwrap_or_default())
         .ranks(off.iter().filter_map(|(rank, ..)| *rank))
@@ -104,8 +152,14 @@ fn by_environment(scene: &Scene<'_>, off: &[SwitchedOff<'_>], paths: &[Path<'_>]
     Some(draft.build())
 }
 
-fn path_finding(scene: &Scene<'_>, paths: &[Path<'_>], transport: Transport, id: &str) -> Option<Finding> {
-    let same = |t: Transport| t == transport || (transport == Transport::Net && t == Transport::NetGdr);
+fn path_finding(
+    scene: &Scene<'_>,
+    paths: &[Path<'_>],
+    transport: Transport,
+    id: &str,
+) -> Option<Finding> {
+    let same =
+        |t: Transport| t == transport || (transport == Transport::Net && t == Transport::NetGdr);
     let of: Vec<&Path<'_>> = paths.iter().filter(|p| same(p.link.transport)).collect();
     if of.is_empty() {
         return None;
@@ -131,7 +185,9 @@ fn not_all_direct(scene: &Scene<'_>, explained: bool) -> Option<Finding> {
     for comm in &scene.ranks.comms {
         for (rank, member) in &comm.members {
             let member = &scene.job.members[member.ix()];
-            let Some((false, line)) = &member.all_direct else { continue };
+            let Some((false, line)) = &member.all_direct else {
+                continue;
+            };
             let alone = member.nodes.is_some_and(|(_, local)| local < 2);
             if alone {
                 continue;

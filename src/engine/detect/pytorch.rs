@@ -10,7 +10,10 @@ use crate::engine::vocab::{Class, Confidence, Role};
 
 /// Adds a finding where ranks stood in different calls and nothing surer says so.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
-    if found.iter().any(|f| f.class == Class::MismatchedCollective && f.role == Role::Cause) {
+    if found
+        .iter()
+        .any(|f| f.class == Class::MismatchedCollective && f.role == Role::Cause)
+    {
         return;
     }
     found.extend(by_watchdog(scene).or_else(|| by_frame(scene)));
@@ -24,12 +27,20 @@ type Calls<'a> = BTreeMap<String, BTreeMap<u32, &'a Kept>>;
 fn by_watchdog(scene: &Scene<'_>) -> Option<Finding> {
     let mut by_seq: BTreeMap<u64, Calls<'_>> = BTreeMap::new();
     for (rank, record) in scene.all_records() {
-        let (Some(rank), Some(watchdog)) = (rank, record.watchdogs.first()) else { continue };
-        let single = !matches!(watchdog.op.as_str(), "SEND" | "RECV" | "RECVANYSOURCE" | "COALESCED" | "UNKNOWN");
+        let (Some(rank), Some(watchdog)) = (rank, record.watchdogs.first()) else {
+            continue;
+        };
+        let single = !matches!(
+            watchdog.op.as_str(),
+            "SEND" | "RECV" | "RECVANYSOURCE" | "COALESCED" | "UNKNOWN"
+        );
         // One group only: the default one is the only one that is the same on all ranks.
         if single && record.work.keys().all(|group| group.contains("default_pg")) {
             let calls = by_seq.entry(watchdog.seq).or_default();
-            calls.entry(watchdog.op.clone()).or_default().insert(rank, &watchdog.line);
+            calls
+                .entry(watchdog.op.clone())
+                .or_default()
+                .insert(rank, &watchdog.line);
         }
     }
     let (seq, calls) = by_seq.into_iter().find(|(_, calls)| calls.len() > 1)?;
@@ -40,7 +51,9 @@ fn by_watchdog(scene: &Scene<'_>) -> Option<Finding> {
 fn by_frame(scene: &Scene<'_>) -> Option<Finding> {
     let mut calls: Calls<'_> = BTreeMap::new();
     for (rank, record) in scene.all_records() {
-        let (Some(rank), Some((name, line))) = (rank, &record.calling) else { continue };
+        let (Some(rank), Some((name, line))) = (rank, &record.calling) else {
+            continue;
+        };
         let collective = COLLECTIVES.contains(&name.as_str());
         if collective && !record.exceptions.is_empty() {
             calls.entry(name.clone()).or_default().insert(rank, line);
@@ -49,8 +62,10 @@ fn by_frame(scene: &Scene<'_>) -> Option<Finding> {
     // All of them must have waited: one that raised an error of its own says nothing.
     let waited = |rank: &u32| {
         scene.hits.by_rule().any(|(rule, writer, _)| {
-            scene.ranks.rank_of(writer) == Some(*rank) && scene.catalog.rule(rule).class == Class::Inconclusive
-                || scene.ranks.rank_of(writer) == Some(*rank) && scene.catalog.rule(rule).id.starts_with("WAIT")
+            scene.ranks.rank_of(writer) == Some(*rank)
+                && scene.catalog.rule(rule).class == Class::Inconclusive
+                || scene.ranks.rank_of(writer) == Some(*rank)
+                    && scene.catalog.rule(rule).id.starts_with("WAIT")
         })
     };
     let all_waited = calls.values().flat_map(BTreeMap::keys).all(waited);
@@ -82,18 +97,28 @@ fn finding(scene: &Scene<'_>, calls: &Calls<'_>, seq: Option<u64>) -> Option<Fin
     let mut sides: Vec<(&String, &BTreeMap<u32, &Kept>)> = calls.iter().collect();
     sides.sort_by_key(|(_, ranks)| (std::cmp::Reverse(ranks.len()), ranks.keys().next().copied()));
     let (major, minor) = (sides[0], sides[1]);
-    let others: BTreeSet<u32> = sides[1..].iter().flat_map(|(_, ranks)| ranks.keys().copied()).collect();
+    let others: BTreeSet<u32> = sides[1..]
+        .iter()
+        .flat_map(|(_, ranks)| ranks.keys().copied())
+        .collect();
     let majority = major.1.len() > others.len();
     let mut draft = Draft::new(scene, if majority { "COLL001" } else { "COLL002" })?;
     draft
-        .fact("ordinal", seq.map_or_else(|| "they ended in".to_owned(), |seq| seq.to_string()))
+        .fact(
+            "ordinal",
+            seq.map_or_else(|| "they ended in".to_owned(), |seq| seq.to_string()),
+        )
         .fact("minority", ranges(minor.1.keys().copied()))
         .fact("minority_call", minor.0.clone())
         .fact("majority", ranges(major.1.keys().copied()))
         .fact("majority_call", major.0.clone())
         .fact("aspect", "function")
         .ranks(calls.values().flat_map(|ranks| ranks.keys().copied()))
-        .sure(if seq.is_some() { Confidence::Certain } else { Confidence::Likely });
+        .sure(if seq.is_some() {
+            Confidence::Certain
+        } else {
+            Confidence::Likely
+        });
     if majority {
         draft.accuse(others);
     }

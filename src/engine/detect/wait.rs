@@ -22,7 +22,10 @@ pub fn standstill<'a>(scene: &Scene<'a>) -> Option<&'a Kept> {
         let watchdog = record.watchdogs.first().map(|w| &w.line);
         let store = record.store.as_ref().map(|s| &s.line);
         let barrier = record.barrier_missing.as_ref().map(|(_, line)| line);
-        let connects = record.connects.iter().find(|c| c.attempts >= ATTEMPTS || c.gave_up);
+        let connects = record
+            .connects
+            .iter()
+            .find(|c| c.attempts >= ATTEMPTS || c.gave_up);
         watchdog.or(store).or(barrier).or(connects.map(|c| &c.last))
     })
 }
@@ -41,14 +44,20 @@ pub enum End {
 /// How a rank ended.
 #[must_use]
 pub fn end_of(scene: &Scene<'_>, rank: &RankRec) -> End {
-    let reported = scene.all_records().flat_map(|(_, r)| &r.reports).find(|r| r.rank == Some(rank.rank));
+    let reported = scene
+        .all_records()
+        .flat_map(|(_, r)| &r.reports)
+        .find(|r| r.rank == Some(rank.rank));
     match reported.and_then(|r| r.exit) {
         Some(Exit::Code(0)) => return End::Well,
         Some(_) => return End::Badly,
         None => {}
     }
     let gave_up = scene.records(rank).any(|r| {
-        let exception = r.exceptions.iter().any(|e| e.line.place.number > progress_in(scene, rank, &e.line));
+        let exception = r
+            .exceptions
+            .iter()
+            .any(|e| e.line.place.number > progress_in(scene, rank, &e.line));
         exception || r.abort.is_some()
     });
     if gave_up {
@@ -56,7 +65,8 @@ pub fn end_of(scene: &Scene<'_>, rank: &RankRec) -> End {
     }
     let destroyed = scene.records(rank).any(|record| {
         let members = record.members.iter().map(|m| &scene.job.members[m.ix()]);
-        let mut over = members.filter(|m| Some(scene.job.comms[m.comm.ix()].nranks) == scene.ranks.world);
+        let mut over =
+            members.filter(|m| Some(scene.job.comms[m.comm.ix()].nranks) == scene.ranks.world);
         over.any(|m| m.ended)
     });
     if destroyed { End::Well } else { End::Unknown }
@@ -65,14 +75,18 @@ pub fn end_of(scene: &Scene<'_>, rank: &RankRec) -> End {
 /// Line number of the rank's last NCCL progress in the source that `line` stands in.
 #[must_use]
 pub fn progress_in(scene: &Scene<'_>, rank: &RankRec, line: &Kept) -> u64 {
-    let same = scene.records(rank).filter(|r| r.source == line.place.source);
+    let same = scene
+        .records(rank)
+        .filter(|r| r.source == line.place.source);
     same.map(|r| r.progress).max().unwrap_or(0)
 }
 
 /// True if the end of the job was seen: a launcher's report, or the end of every rank that was seen.
 #[must_use]
 pub fn end_was_seen(scene: &Scene<'_>) -> bool {
-    let reported = scene.all_records().any(|(_, r)| r.reports.iter().any(|report| report.rank.is_some()));
+    let reported = scene
+        .all_records()
+        .any(|(_, r)| r.reports.iter().any(|report| report.rank.is_some()));
     let stopped = scene.all_records().any(|(_, r)| r.stopped.is_some());
     let mut seen = scene.ranks.ranks.iter().filter(|r| r.lines > 0).peekable();
     let all_ended = seen.peek().is_some() && seen.all(|r| end_of(scene, r) != End::Unknown);
@@ -83,5 +97,8 @@ pub fn end_was_seen(scene: &Scene<'_>) -> bool {
 #[must_use]
 pub fn open_members(scene: &Scene<'_>, comm: &CommRec) -> Vec<u32> {
     let members = comm.members.iter();
-    members.filter(|(_, m)| scene.is_open(&scene.job.members[m.ix()])).map(|(rank, _)| *rank).collect()
+    members
+        .filter(|(_, m)| scene.is_open(&scene.job.members[m.ix()]))
+        .map(|(rank, _)| *rank)
+        .collect()
 }

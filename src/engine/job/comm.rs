@@ -2,7 +2,6 @@
 
 use rustc_hash::FxHashMap;
 
-
 use super::kept::Kept;
 use super::record::Link;
 use crate::engine::event::{Coll, CommInit, Func, Transport};
@@ -83,7 +82,12 @@ pub struct Comm {
 
 impl Comm {
     pub(super) fn new(key: CommKey, nranks: u32) -> Self {
-        Self { key, nranks, members: Vec::new(), reference: Vec::new() }
+        Self {
+            key,
+            nranks,
+            members: Vec::new(),
+            reference: Vec::new(),
+        }
     }
 }
 
@@ -120,7 +124,13 @@ const DATATYPES: [(&str, u64); 12] = [
 
 impl Call {
     pub(super) fn of(coll: &Coll) -> Self {
-        Self { func: coll.func, count: coll.count, datatype: coll.datatype, op: coll.op, root: coll.root }
+        Self {
+            func: coll.func,
+            count: coll.count,
+            datatype: coll.datatype,
+            op: coll.op,
+            root: coll.root,
+        }
     }
 
     /// Name of its datatype.
@@ -142,7 +152,10 @@ impl Call {
     /// Name of its reduction.
     #[must_use]
     pub fn op_name(&self) -> &'static str {
-        ["sum", "prod", "max", "min", "avg"].get(usize::from(self.op)).copied().unwrap_or("user-made op")
+        ["sum", "prod", "max", "min", "avg"]
+            .get(usize::from(self.op))
+            .copied()
+            .unwrap_or("user-made op")
     }
 
     /// True if the two are the same call although versions print it differently: Broadcast and
@@ -168,7 +181,12 @@ impl Call {
             Func::Recv => format!(" from {}", self.root),
             _ => String::new(),
         };
-        format!("{} of {} {}{tail}", self.func.name(), self.count, self.datatype_name())
+        format!(
+            "{} of {} {}{tail}",
+            self.func.name(),
+            self.count,
+            self.datatype_name()
+        )
     }
 
     /// What differs between two calls, as people call it.
@@ -329,7 +347,10 @@ impl Member {
             return Some(deviation.call);
         }
         let beyond = self.deviations.len() >= limits::DEVIATIONS
-            && self.deviations.last().is_some_and(|last| ordinal > last.ordinal);
+            && self
+                .deviations
+                .last()
+                .is_some_and(|last| ordinal > last.ordinal);
         if beyond {
             return None;
         }
@@ -342,7 +363,11 @@ impl Member {
 
     pub(super) fn deviate(&mut self, ordinal: u64, call: u32, line: &Line<'_>) {
         if self.deviations.len() < limits::DEVIATIONS {
-            self.deviations.push(Deviation { ordinal, call, line: Kept::now(line) });
+            self.deviations.push(Deviation {
+                ordinal,
+                call,
+                line: Kept::now(line),
+            });
         }
     }
 
@@ -360,9 +385,17 @@ impl Member {
     }
 
     pub(super) fn link(&mut self, from: u32, to: u32, transport: Transport, line: &Line<'_>) {
-        let known = self.links.iter().any(|l| (l.from, l.to, l.transport) == (from, to, transport));
+        let known = self
+            .links
+            .iter()
+            .any(|l| (l.from, l.to, l.transport) == (from, to, transport));
         if !known && self.links.len() < limits::LINKS {
-            self.links.push(Link { from, to, transport, line: Kept::now(line) });
+            self.links.push(Link {
+                from,
+                to,
+                transport,
+                line: Kept::now(line),
+            });
         }
     }
 }

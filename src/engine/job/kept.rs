@@ -15,14 +15,20 @@ impl Kept {
     /// Copies the line's text at once.
     #[must_use]
     pub fn now(line: &Line<'_>) -> Self {
-        Self { place: line.place, text: Some(cut(line.raw).into()) }
+        Self {
+            place: line.place,
+            text: Some(cut(line.raw).into()),
+        }
     }
 
     /// Copies the text at the end of the chunk if the line lies in it, else at once.
     #[must_use]
     pub fn deferred(line: &Line<'_>, borrowed: bool) -> Self {
         if borrowed {
-            Self { place: line.place, text: None }
+            Self {
+                place: line.place,
+                text: None,
+            }
         } else {
             Self::now(line)
         }
@@ -43,7 +49,10 @@ impl Kept {
     /// The text, lossy.
     #[must_use]
     pub fn text(&self) -> String {
-        self.text.as_deref().map(|t| String::from_utf8_lossy(t).into_owned()).unwrap_or_default()
+        self.text
+            .as_deref()
+            .map(|t| String::from_utf8_lossy(t).into_owned())
+            .unwrap_or_default()
     }
 }
 

@@ -77,7 +77,12 @@ impl Ranks {
         by_file_number(job, writers, world, &mut of_writer);
         by_source(job, writers, &mut of_writer);
         let stale = stale_writers(job, writers, world, &of_writer);
-        let mut found = Self { world, of_writer, stale, ..Self::default() };
+        let mut found = Self {
+            world,
+            of_writer,
+            stale,
+            ..Self::default()
+        };
         found.collect(job, writers);
         found.collect_comms(job);
         found
@@ -99,10 +104,27 @@ impl Ranks {
     }
 
     fn collect(&mut self, job: &Job, writers: &[Writer]) {
-        let reported = job.records.iter().flat_map(|r| &r.reports).filter_map(|r| r.rank).max();
-        let highest = self.of_writer.iter().flatten().copied().max().max(reported).map_or(0, |rank| rank + 1);
+        let reported = job
+            .records
+            .iter()
+            .flat_map(|r| &r.reports)
+            .filter_map(|r| r.rank)
+            .max();
+        let highest = self
+            .of_writer
+            .iter()
+            .flatten()
+            .copied()
+            .max()
+            .max(reported)
+            .map_or(0, |rank| rank + 1);
         let count = self.world.unwrap_or(0).max(highest).min(MOST_RANKS);
-        self.ranks = (0..count).map(|rank| RankRec { rank, ..RankRec::default() }).collect();
+        self.ranks = (0..count)
+            .map(|rank| RankRec {
+                rank,
+                ..RankRec::default()
+            })
+            .collect();
         for (ix, writer) in writers.iter().enumerate() {
             let record = &job.records[ix];
             let at = WriterIx::from_ix(ix);
@@ -119,10 +141,22 @@ impl Ranks {
             }
             rec.writers.push(at);
             rec.lines += record.lines;
-            let hinted = hint(writer, |h| if let Hint::Host(host) = h { Some(host.clone()) } else { None });
+            let hinted = hint(writer, |h| {
+                if let Hint::Host(host) = h {
+                    Some(host.clone())
+                } else {
+                    None
+                }
+            });
             let host = record.host.clone().or(hinted);
             rec.host = rec.host.take().or(host);
-            let hinted = hint(writer, |h| if let Hint::Pid(pid) = h { Some(*pid) } else { None });
+            let hinted = hint(writer, |h| {
+                if let Hint::Pid(pid) = h {
+                    Some(*pid)
+                } else {
+                    None
+                }
+            });
             rec.pid = record.pid.or(rec.pid).or(hinted);
             if let (Some(host), Some(pid)) = (&record.host, record.pid) {
                 rec.processes.insert((host.clone(), pid));
@@ -153,7 +187,13 @@ impl Ranks {
                 continue;
             }
             let is_world = Some(comm.nranks) == self.world;
-            self.comms.push(CommRec { ix: CommIx::from_ix(ix), nranks: comm.nranks, members, is_world, taken_twice });
+            self.comms.push(CommRec {
+                ix: CommIx::from_ix(ix),
+                nranks: comm.nranks,
+                members,
+                is_world,
+                taken_twice,
+            });
         }
     }
 }
@@ -163,7 +203,13 @@ fn hint<T>(writer: &Writer, of: impl Fn(&Hint) -> Option<T>) -> Option<T> {
 }
 
 fn world_hint(writer: &Writer) -> Option<u32> {
-    hint(writer, |h| if let Hint::WorldRank(rank) = h { Some(*rank) } else { None })
+    hint(writer, |h| {
+        if let Hint::WorldRank(rank) = h {
+            Some(*rank)
+        } else {
+            None
+        }
+    })
 }
 
 /// The world size: what processes and stores say, else the largest communicator, unless ranks
@@ -172,7 +218,13 @@ fn world_size(job: &Job, writers: &[Writer]) -> Option<u32> {
     let said = job
         .records
         .iter()
-        .flat_map(|r| [r.rank_of.as_ref().map(|(_, of, _)| *of), r.world_size, r.store.as_ref().map(|s| s.of)])
+        .flat_map(|r| {
+            [
+                r.rank_of.as_ref().map(|(_, of, _)| *of),
+                r.world_size,
+                r.store.as_ref().map(|s| s.of),
+            ]
+        })
         .flatten()
         .max();
     let largest = job
@@ -181,8 +233,14 @@ fn world_size(job: &Job, writers: &[Writer]) -> Option<u32> {
         .filter(|c| !matches!(c.key, CommKey::Alone { .. }))
         .map(|c| c.nranks)
         .max();
-    let least = writers.iter().filter_map(world_hint).map(|rank| rank + 1).max();
-    let known = said.max(largest).filter(|size| (1..=MOST_RANKS).contains(size))?;
+    let least = writers
+        .iter()
+        .filter_map(world_hint)
+        .map(|rank| rank + 1)
+        .max();
+    let known = said
+        .max(largest)
+        .filter(|size| (1..=MOST_RANKS).contains(size))?;
     (known >= least.unwrap_or(0)).then_some(known)
 }
 
@@ -192,14 +250,16 @@ fn strong_votes(job: &Job, writers: &[Writer], world: Option<u32>) -> Vec<Option
         .iter()
         .zip(&job.records)
         .map(|(writer, record)| {
-            let said = record.rank_of.as_ref().filter(|(_, of, _)| world.is_none_or(|size| size == *of));
+            let said = record
+                .rank_of
+                .as_ref()
+                .filter(|(_, of, _)| world.is_none_or(|size| size == *of));
             world_hint(writer)
                 .filter(in_world)
                 .or_else(|| {
                     let members = record.members.iter().map(|m| &job.members[m.ix()]);
-                    let mut world_members = members.filter(|m| {
-                        m.known_start && Some(job.comms[m.comm.ix()].nranks) == world
-                    });
+                    let mut world_members = members
+                        .filter(|m| m.known_start && Some(job.comms[m.comm.ix()].nranks) == world);
                     world_members.next().map(|m| m.rank)
                 })
                 .or(said.map(|(rank, _, _)| *rank))
@@ -210,9 +270,15 @@ fn strong_votes(job: &Job, writers: &[Writer], world: Option<u32>) -> Vec<Option
 /// Writers of one source with the same pid are one process; a launcher's report joins pid and rank.
 fn by_pid(job: &Job, writers: &[Writer], of_writer: &mut [Option<u32>]) {
     let pid_of = |ix: usize| {
-        job.records[ix]
-            .pid
-            .or_else(|| hint(&writers[ix], |h| if let Hint::Pid(pid) = h { Some(*pid) } else { None }))
+        job.records[ix].pid.or_else(|| {
+            hint(&writers[ix], |h| {
+                if let Hint::Pid(pid) = h {
+                    Some(*pid)
+                } else {
+                    None
+                }
+            })
+        })
     };
     let mut known: BTreeMap<(SourceId, u32), Option<u32>> = BTreeMap::new();
     let mut learn = |source: SourceId, pid: u32, rank: u32| {
@@ -253,12 +319,24 @@ fn by_local_rank(job: &Job, writers: &[Writer], world: Option<u32>, of_writer: &
     };
     let locals: BTreeSet<u32> = writers.iter().filter_map(local_of).collect();
     let reported = job.records.iter().flat_map(|r| &r.reports);
-    let one_node = reported.filter_map(|r| Some((r.rank?, r.local?))).all(|(rank, local)| rank == local);
+    let one_node = reported
+        .filter_map(|r| Some((r.rank?, r.local?)))
+        .all(|(rank, local)| rank == local);
     let size = world.unwrap_or(u32::MAX);
-    let all = locals.last().is_some_and(|last| *last + 1 == size || (world.is_none() && locals.len() as u32 == last + 1));
+    let all = locals.last().is_some_and(|last| {
+        *last + 1 == size || (world.is_none() && locals.len() as u32 == last + 1)
+    });
     let nodes: BTreeSet<u32> = writers
         .iter()
-        .filter_map(|w| hint(w, |h| if let Hint::Node(node) = h { Some(*node) } else { None }))
+        .filter_map(|w| {
+            hint(w, |h| {
+                if let Hint::Node(node) = h {
+                    Some(*node)
+                } else {
+                    None
+                }
+            })
+        })
         .collect();
     if !one_node || !all || nodes.len() > 1 {
         return;
@@ -271,8 +349,21 @@ fn by_local_rank(job: &Job, writers: &[Writer], world: Option<u32>, of_writer: &
 }
 
 /// The number in a file's name, if every file with a number and a stronger vote agrees.
-fn by_file_number(job: &Job, writers: &[Writer], world: Option<u32>, of_writer: &mut [Option<u32>]) {
-    let number = |w: &Writer| hint(w, |h| if let Hint::FileNumber(n) = h { Some(*n) } else { None });
+fn by_file_number(
+    job: &Job,
+    writers: &[Writer],
+    world: Option<u32>,
+    of_writer: &mut [Option<u32>],
+) {
+    let number = |w: &Writer| {
+        hint(w, |h| {
+            if let Hint::FileNumber(n) = h {
+                Some(*n)
+            } else {
+                None
+            }
+        })
+    };
     let mut numbers: BTreeMap<SourceId, u32> = BTreeMap::new();
     for writer in writers.iter().filter(|w| w.is_default) {
         if let Some(number) = number(writer) {
@@ -280,7 +371,9 @@ fn by_file_number(job: &Job, writers: &[Writer], world: Option<u32>, of_writer: 
         }
     }
     let distinct: BTreeSet<u32> = numbers.values().copied().collect();
-    let in_world = distinct.last().is_none_or(|last| world.is_none_or(|size| *last < size));
+    let in_world = distinct
+        .last()
+        .is_none_or(|last| world.is_none_or(|size| *last < size));
     if numbers.is_empty() || distinct.len() != numbers.len() || !in_world {
         return;
     }
@@ -314,7 +407,9 @@ fn by_source(job: &Job, writers: &[Writer], of_writer: &mut [Option<u32>]) {
         }
     }
     for (ix, writer) in writers.iter().enumerate() {
-        let Some(ranks) = ranks.get(&writer.source).filter(|r| r.len() == 1) else { continue };
+        let Some(ranks) = ranks.get(&writer.source).filter(|r| r.len() == 1) else {
+            continue;
+        };
         let foreign = hint(writer, |h| matches!(h, Hint::Name(_)).then_some(())).is_some();
         let others = unknown.get(&writer.source).map_or(0, BTreeSet::len);
         if of_writer[ix].is_none() && !foreign && others == 0 {
@@ -325,8 +420,21 @@ fn by_source(job: &Job, writers: &[Writer], of_writer: &mut [Option<u32>]) {
 
 /// Writers of an earlier attempt: their rank has a process that joined a later world communicator,
 /// or torchrun says so by the attempt's number.
-fn stale_writers(job: &Job, writers: &[Writer], world: Option<u32>, of_writer: &[Option<u32>]) -> Vec<bool> {
-    let attempt = |w: &Writer| hint(w, |h| if let Hint::Attempt(n) = h { Some(*n) } else { None });
+fn stale_writers(
+    job: &Job,
+    writers: &[Writer],
+    world: Option<u32>,
+    of_writer: &[Option<u32>],
+) -> Vec<bool> {
+    let attempt = |w: &Writer| {
+        hint(w, |h| {
+            if let Hint::Attempt(n) = h {
+                Some(*n)
+            } else {
+                None
+            }
+        })
+    };
     let latest = writers.iter().filter_map(attempt).max();
     let mut stale: Vec<bool> = writers
         .iter()
@@ -349,7 +457,10 @@ fn stale_writers(job: &Job, writers: &[Writer], world: Option<u32>, of_writer: &
 }
 
 fn joined_world(job: &Job, record: &Record, world: Option<u32>) -> bool {
-    record.members.iter().any(|m| Some(job.comms[job.members[m.ix()].comm.ix()].nranks) == world)
+    record
+        .members
+        .iter()
+        .any(|m| Some(job.comms[job.members[m.ix()].comm.ix()].nranks) == world)
 }
 
 fn different_process(a: &Record, b: &Record) -> bool {

@@ -133,6 +133,15 @@ pub struct Death {
     pub line: Kept,
 }
 
+/// Two ranks whose calls PyTorch compared, each with its operation.
+#[derive(Clone, Debug)]
+pub struct Fingerprints {
+    /// The reporter.
+    pub a: (u32, String),
+    /// The rank that differs from it.
+    pub b: (u32, String),
+}
+
 /// What one writer's lines said.
 #[derive(Debug)]
 pub struct Record {
@@ -187,7 +196,7 @@ pub struct Record {
     /// Ranks that did not pass a monitored barrier.
     pub barrier_missing: Option<(Vec<u32>, Kept)>,
     /// Fingerprints that differ: (rank, operation) twice, and what differs.
-    pub fingerprints: Option<((u32, String), (u32, String), String, Kept)>,
+    pub fingerprints: Option<Fingerprints>,
     /// Exceptions that ended a traceback.
     pub exceptions: Vec<ExceptionSeen>,
     /// Line number of its last init, call or destroy: it lived then.
@@ -283,7 +292,11 @@ impl Record {
     pub fn gave_up_at(&self) -> Option<u64> {
         let watchdog = self.watchdogs.first().map(|w| w.line.place.number);
         let abort = self.abort.as_ref().map(|a| a.line.place.number);
-        let exception = self.exceptions.iter().map(|e| e.line.place.number).find(|n| *n > self.progress);
+        let exception = self
+            .exceptions
+            .iter()
+            .map(|e| e.line.place.number)
+            .find(|n| *n > self.progress);
         [watchdog, abort, exception].into_iter().flatten().min()
     }
 
@@ -298,41 +311,67 @@ impl Record {
     pub(super) fn take(&mut self, line: &Line<'_>, event: &Event<'_>) {
         match *event {
             Event::NcclVersion(version) => {
-                self.nccl.get_or_insert_with(|| (lossy(version), Kept::now(line)));
+                self.nccl
+                    .get_or_insert_with(|| (lossy(version), Kept::now(line)));
             }
             Event::CudaDriver(version) => self.cuda_driver = Some(lossy(version)),
             Event::Env { name, value } => self.set_env(line, name, value),
-            Event::Address { subsystem, interface, address, further } => {
+            Event::Address {
+                subsystem,
+                interface,
+                address,
+                further,
+            } => {
                 self.choose(line, subsystem, interface, address, further);
             }
             Event::Network(name) => {
-                self.network.get_or_insert_with(|| (lossy(name), Kept::now(line)));
+                self.network
+                    .get_or_insert_with(|| (lossy(name), Kept::now(line)));
                 self.advance(Phase::Network);
             }
             Event::RasListening => self.ras = true,
             Event::Topology => self.advance(Phase::Topology),
-            Event::ConnectFailed { address, reason, attempt, retrying } => {
+            Event::ConnectFailed {
+                address,
+                reason,
+                attempt,
+                retrying,
+            } => {
                 self.connect_failed(line, address, reason, attempt, retrying);
             }
             Event::PeerClosed { local } => self.peer_closed(line, local),
             Event::RankOf { rank, of } => {
-                self.rank_of.get_or_insert_with(|| (rank, of, Kept::now(line)));
+                self.rank_of
+                    .get_or_insert_with(|| (rank, of, Kept::now(line)));
                 self.advance(Phase::Rendezvous);
             }
             Event::WorldSize(size) => self.world_size = Some(size),
-            Event::Watchdog { seq, op, ran_ms, timeout_ms } => {
-                if self.watchdogs.len() < limits::EVENTS_PER_WRITER {
-                    let op = lossy(op);
-                    self.watchdogs.push(WatchdogSeen { seq, op, ran_ms, timeout_ms, line: Kept::now(line) });
-                }
-            }
-            Event::WorkStatus { group, enqueued, completed } => {
-                if self.work.len() < limits::EVENTS_PER_WRITER {
-                    self.work.insert(lossy(group), (enqueued, completed, Kept::now(line)));
-                }
-            }
+            Event::Watchdog {
+                seq,
+                op,
+                ran_ms,
+                timeout_ms,
+            } => push_bounded(
+                &mut self.watchdogs,
+                WatchdogSeen {
+                    seq,
+                    op: lossy(op),
+                    ran_ms,
+                    timeout_ms,
+                    line: Kept::now(line),
+                },
+            ),
+            Event::WorkStatus {
+                group,
+                enqueued,
+                completed,
+            } => self.work_status(group, enqueued, completed, Kept::now(line)),
             Event::StoreJoined { joined, of } => {
-                self.store.get_or_insert_with(|| StoreJoined { joined, of, line: Kept::now(line) });
+                self.store.get_or_insert_with(|| StoreJoined {
+                    joined,
+                    of,
+                    line: Kept::now(line),
+                });
                 self.exception(line);
             }
             Event::StoreContact => {
@@ -342,21 +381,26 @@ impl Record {
             Event::BarrierMissing(list) => {
                 let ranks = numbers(list);
                 if !ranks.is_empty() {
-                    self.barrier_missing.get_or_insert_with(|| (ranks, Kept::now(line)));
+                    self.barrier_missing
+                        .get_or_insert_with(|| (ranks, Kept::now(line)));
                 }
                 self.exception(line);
             }
-            Event::Fingerprints { a, b, aspects } => {
-                let sides = ((a.0, lossy(a.1)), (b.0, lossy(b.1)));
-                self.fingerprints
-                    .get_or_insert_with(|| (sides.0, sides.1, lossy(aspects), Kept::now(line)));
+            Event::Fingerprints { a, b, .. } => {
+                self.fingerprints.get_or_insert_with(|| Fingerprints {
+                    a: (a.0, lossy(a.1)),
+                    b: (b.0, lossy(b.1)),
+                });
                 self.exception(line);
             }
             Event::TracebackStart => self.in_traceback = true,
             Event::Frame(name) => self.calling = Some((lossy(name), Kept::now(line))),
             Event::Exception { .. } => self.exception(line),
             Event::Abort(text) => {
-                self.abort.get_or_insert_with(|| Death { text: lossy(text), line: Kept::now(line) });
+                self.abort.get_or_insert_with(|| Death {
+                    text: lossy(text),
+                    line: Kept::now(line),
+                });
             }
             Event::ReportRootCause => self.root_cause = true,
             Event::ReportRank { rank, local } => self.report_rank = Some((rank, local)),
@@ -372,9 +416,7 @@ impl Record {
                 });
             }
             Event::ChildDied { index, exit } => {
-                if self.children.len() < limits::EVENTS_PER_WRITER {
-                    self.children.push((index, exit, Kept::now(line)));
-                }
+                push_bounded(&mut self.children, (index, exit, Kept::now(line)));
             }
             Event::LauncherStopped => {
                 self.stopped.get_or_insert_with(|| Kept::now(line));
@@ -386,14 +428,26 @@ impl Record {
         }
     }
 
+    fn work_status(&mut self, group: &[u8], enqueued: i64, completed: i64, line: Kept) {
+        if self.work.len() < limits::EVENTS_PER_WRITER {
+            self.work.insert(lossy(group), (enqueued, completed, line));
+        }
+    }
+
     /// The line may end a traceback with its exception.
     fn exception(&mut self, line: &Line<'_>) {
-        let Some((kind, message)) = split_exception(line.message) else { return };
+        let Some((kind, message)) = split_exception(line.message) else {
+            return;
+        };
         if !self.in_traceback || self.exceptions.len() >= limits::EVENTS_PER_WRITER {
             return;
         }
         self.in_traceback = false;
-        self.exceptions.push(ExceptionSeen { kind, message, line: Kept::now(line) });
+        self.exceptions.push(ExceptionSeen {
+            kind,
+            message,
+            line: Kept::now(line),
+        });
     }
 
     fn report(&mut self, line: &Line<'_>, exit: Exit, pid: u32) {
@@ -402,7 +456,14 @@ impl Record {
             None => (None, None),
         };
         let first = std::mem::take(&mut self.root_cause);
-        self.add_report(ExitReport { rank, local, pid: Some(pid), exit: Some(exit), first, line: Kept::now(line) });
+        self.add_report(ExitReport {
+            rank,
+            local,
+            pid: Some(pid),
+            exit: Some(exit),
+            first,
+            line: Kept::now(line),
+        });
     }
 
     fn add_report(&mut self, report: ExitReport) {
@@ -414,12 +475,25 @@ impl Record {
     fn set_env(&mut self, line: &Line<'_>, name: &[u8], value: &[u8]) {
         let name = lossy(name);
         if self.env.len() < limits::ENV_PER_WRITER {
-            self.env.entry(name).or_insert_with(|| (lossy(value), Kept::now(line)));
+            self.env
+                .entry(name)
+                .or_insert_with(|| (lossy(value), Kept::now(line)));
         }
     }
 
-    fn choose(&mut self, line: &Line<'_>, subsystem: Subsystem, interface: &[u8], address: &[u8], further: &[u8]) {
-        let phase = if subsystem == Subsystem::Bootstrap { Phase::Bootstrap } else { Phase::Network };
+    fn choose(
+        &mut self,
+        line: &Line<'_>,
+        subsystem: Subsystem,
+        interface: &[u8],
+        address: &[u8],
+        further: &[u8],
+    ) {
+        let phase = if subsystem == Subsystem::Bootstrap {
+            Phase::Bootstrap
+        } else {
+            Phase::Network
+        };
         self.advance(phase);
         let (interface, address) = (lossy(interface), lossy(address));
         let known = self
@@ -438,13 +512,30 @@ impl Record {
             })
             .take(16)
             .collect();
-        self.addresses.push(AddressSeen { subsystem, interface, address, further, line: Kept::now(line) });
+        self.addresses.push(AddressSeen {
+            subsystem,
+            interface,
+            address,
+            further,
+            line: Kept::now(line),
+        });
     }
 
-    fn connect_failed(&mut self, line: &Line<'_>, address: Option<&[u8]>, reason: &[u8], attempt: Option<u32>, retrying: bool) {
+    fn connect_failed(
+        &mut self,
+        line: &Line<'_>,
+        address: Option<&[u8]>,
+        reason: &[u8],
+        attempt: Option<u32>,
+        retrying: bool,
+    ) {
         let (address, reason) = (address.map(lossy), lossy(reason));
         let kept = Kept::now(line);
-        if let Some(known) = self.connects.iter_mut().find(|c| c.address == address && c.reason == reason) {
+        if let Some(known) = self
+            .connects
+            .iter_mut()
+            .find(|c| c.address == address && c.reason == reason)
+        {
             known.count += 1;
             known.attempts = known.attempts.max(attempt.unwrap_or(0));
             known.gave_up |= !retrying;
@@ -464,7 +555,10 @@ impl Record {
 
     fn peer_closed(&mut self, line: &Line<'_>, local: Option<u32>) {
         if self.closed.len() < limits::EVENTS_PER_WRITER {
-            self.closed.push(PeerClosed { local, line: Kept::now(line) });
+            self.closed.push(PeerClosed {
+                local,
+                line: Kept::now(line),
+            });
         }
     }
 
@@ -472,6 +566,12 @@ impl Record {
     pub(super) fn head(&mut self, head: &NcclHead<'_>) {
         self.host = Some(lossy(head.host));
         self.pid = Some(head.pid);
+    }
+}
+
+fn push_bounded<T>(list: &mut Vec<T>, item: T) {
+    if list.len() < limits::EVENTS_PER_WRITER {
+        list.push(item);
     }
 }
 
@@ -489,7 +589,10 @@ fn split_exception(message: &[u8]) -> Option<(String, String)> {
     if !kind.first()?.is_ascii_uppercase() {
         return None;
     }
-    let text = message[end..].strip_prefix(b":").unwrap_or(&message[end..]).trim_ascii();
+    let text = message[end..]
+        .strip_prefix(b":")
+        .unwrap_or(&message[end..])
+        .trim_ascii();
     Some((lossy(kind), lossy(text)))
 }
 

@@ -11,17 +11,33 @@ use crate::engine::snapshot::{
 };
 use crate::engine::vocab::Phase;
 
+/// Ranks by what they chose: subsystem, interface, address.
+type Choices = BTreeMap<(String, Option<String>, String), BTreeSet<u32>>;
+
 impl Job {
     /// The plain data that views show.
     #[must_use]
     pub fn view(&self, ranks: &Ranks, writers: &[Writer]) -> JobView {
-        let mut rows: Vec<RankView> = ranks.ranks.iter().map(|rec| self.rank_view(ranks, rec, writers)).collect();
-        rows.extend(ranks.others.iter().map(|writer| self.writer_view(writer.ix(), writers)));
+        let mut rows: Vec<RankView> = ranks
+            .ranks
+            .iter()
+            .map(|rec| self.rank_view(ranks, rec, writers))
+            .collect();
+        rows.extend(
+            ranks
+                .others
+                .iter()
+                .map(|writer| self.writer_view(writer.ix(), writers)),
+        );
         JobView {
             world_size: ranks.world,
             hosts: self.host_views(ranks),
             ranks: rows,
-            comms: ranks.comms.iter().map(|c| self.comm_view(ranks, c)).collect(),
+            comms: ranks
+                .comms
+                .iter()
+                .map(|c| self.comm_view(ranks, c))
+                .collect(),
             versions: self.versions(ranks),
             env: self.env(ranks),
         }
@@ -29,22 +45,32 @@ impl Job {
 
     fn rank_view(&self, ranks: &Ranks, rec: &RankRec, writers: &[Writer]) -> RankView {
         let records: Vec<&Record> = rec.writers.iter().map(|w| &self.records[w.ix()]).collect();
-        let last = records.iter().filter_map(|r| r.last.as_ref()).max_by_key(|last| last.place);
-        let active = records.iter().find_map(|r| r.active).map(|m| &self.members[m.ix()]);
+        let last = records
+            .iter()
+            .filter_map(|r| r.last.as_ref())
+            .max_by_key(|last| last.place);
+        let active = records
+            .iter()
+            .find_map(|r| r.active)
+            .map(|m| &self.members[m.ix()]);
         let name = rec.writers.iter().find_map(|w| name_of(&writers[w.ix()]));
         let comms = ranks.comms.iter().enumerate().filter(|(_, c)| {
-            c.members.values().any(|m| rec.writers.contains(&self.members[m.ix()].writer))
+            c.members
+                .values()
+                .any(|m| rec.writers.contains(&self.members[m.ix()].writer))
         });
         RankView {
             rank: Some(rec.rank),
             name,
             host: rec.host.clone(),
             pid: rec.pid,
-            gpu: active.filter(|m| m.known_start).map(|m| gpu(m)),
+            gpu: active.filter(|m| m.known_start).map(gpu),
             bus_id: active.and_then(|m| m.bus_id).map(|id| format!("{id:x}")),
             phase: self.phase(&records),
             collective: active.filter(|m| m.reached > 0).map(|m| m.reached),
-            function: active.and_then(|m| m.last_call).map(|c| c.func.name().to_owned()),
+            function: active
+                .and_then(|m| m.last_call)
+                .map(|c| c.func.name().to_owned()),
             comms: comms.map(|(at, _)| at).collect(),
             last_line: last.map(super::Kept::text),
             lines: rec.lines,
@@ -57,7 +83,13 @@ impl Job {
 
     fn writer_view(&self, ix: usize, writers: &[Writer]) -> RankView {
         let record = &self.records[ix];
-        let hinted = writers[ix].hints.iter().find_map(|h| if let Hint::Pid(pid) = h { Some(*pid) } else { None });
+        let hinted = writers[ix].hints.iter().find_map(|h| {
+            if let Hint::Pid(pid) = h {
+                Some(*pid)
+            } else {
+                None
+            }
+        });
         RankView {
             rank: None,
             name: name_of(&writers[ix]),
@@ -80,12 +112,19 @@ impl Job {
 
     /// How far the records of one rank got, ends included.
     fn phase(&self, records: &[&Record]) -> Phase {
-        let reached = records.iter().map(|r| r.phase).max().unwrap_or(Phase::Silent);
+        let reached = records
+            .iter()
+            .map(|r| r.phase)
+            .max()
+            .unwrap_or(Phase::Silent);
         let ended = records
             .iter()
             .any(|r| !r.members.is_empty() && r.members.iter().all(|m| self.members[m.ix()].ended));
         let failed = records.iter().any(|r| {
-            r.abort.is_some() || r.exceptions.last().is_some_and(|e| e.line.place.number > r.progress)
+            r.abort.is_some()
+                || r.exceptions
+                    .last()
+                    .is_some_and(|e| e.line.place.number > r.progress)
         });
         let silent = records.iter().all(|r| r.lines == 0);
         match (silent, failed, ended) {
@@ -97,16 +136,23 @@ impl Job {
     }
 
     fn host_views(&self, ranks: &Ranks) -> Vec<HostView> {
-        let mut hosts: BTreeMap<&str, BTreeMap<(String, Option<String>, String), BTreeSet<u32>>> = BTreeMap::new();
+        let mut hosts: BTreeMap<&str, BTreeMap<(String, Option<String>, String), BTreeSet<u32>>> =
+            BTreeMap::new();
         let mut members: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for rec in &ranks.ranks {
-            let Some(host) = rec.host.as_deref() else { continue };
+            let Some(host) = rec.host.as_deref() else {
+                continue;
+            };
             members.entry(host).or_default().push(rec.rank);
             let addresses = hosts.entry(host).or_default();
             for writer in &rec.writers {
                 for seen in &self.records[writer.ix()].addresses {
                     let interface = (!seen.interface.is_empty()).then(|| seen.interface.clone());
-                    let key = (seen.subsystem.name().to_owned(), interface, seen.address.clone());
+                    let key = (
+                        seen.subsystem.name().to_owned(),
+                        interface,
+                        seen.address.clone(),
+                    );
                     addresses.entry(key).or_default().insert(rec.rank);
                 }
             }
@@ -134,7 +180,11 @@ impl Job {
         let comm = &self.comms[rec.ix.ix()];
         let id = match comm.key {
             CommKey::Id { id, .. } => format!("{id:#x}"),
-            CommKey::Split { parent, child, color } => format!("split-{}-{child}-{color}", parent.0),
+            CommKey::Split {
+                parent,
+                child,
+                color,
+            } => format!("split-{}-{child}-{color}", parent.0),
             CommKey::Sized { nranks, nth } => format!("size-{nranks}-{nth}"),
             CommKey::Alone { pointer, .. } => format!("at-{pointer:#x}"),
         };
@@ -150,7 +200,11 @@ impl Job {
                 last_call: member.last_call.map(|call| call.words()),
             }
         });
-        CommView { id, nranks: rec.nranks, members: members.collect() }
+        CommView {
+            id,
+            nranks: rec.nranks,
+            members: members.collect(),
+        }
     }
 
     fn versions(&self, ranks: &Ranks) -> Vec<ValuesView> {
@@ -168,12 +222,21 @@ impl Job {
         let names: BTreeSet<&String> = self.records.iter().flat_map(|r| r.env.keys()).collect();
         names
             .into_iter()
-            .map(|name| self.values(ranks, name, &|r| r.env.get(name).map(|(value, _)| value.clone())))
+            .map(|name| {
+                self.values(ranks, name, &|r| {
+                    r.env.get(name).map(|(value, _)| value.clone())
+                })
+            })
             .filter(|v| !v.values.is_empty())
             .collect()
     }
 
-    fn values(&self, ranks: &Ranks, name: &str, of: &dyn Fn(&Record) -> Option<String>) -> ValuesView {
+    fn values(
+        &self,
+        ranks: &Ranks,
+        name: &str,
+        of: &dyn Fn(&Record) -> Option<String>,
+    ) -> ValuesView {
         let mut values: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         for rec in &ranks.ranks {
             for writer in &rec.writers {
@@ -187,16 +250,30 @@ impl Job {
                 values.entry(value).or_default();
             }
         }
-        let values = values.into_iter().map(|(value, ranks)| (value, ranks.into_iter().collect()));
-        ValuesView { name: name.to_owned(), values: values.collect() }
+        let values = values
+            .into_iter()
+            .map(|(value, ranks)| (value, ranks.into_iter().collect()));
+        ValuesView {
+            name: name.to_owned(),
+            values: values.collect(),
+        }
     }
 }
 
 fn name_of(writer: &Writer) -> Option<String> {
-    writer.hints.iter().find_map(|h| if let Hint::Name(name) = h { Some(name.clone()) } else { None })
+    writer.hints.iter().find_map(|h| {
+        if let Hint::Name(name) = h {
+            Some(name.clone())
+        } else {
+            None
+        }
+    })
 }
 
 /// The physical index where it is printed, else the CUDA device.
 fn gpu(member: &Member) -> u32 {
-    member.nvml_dev.and_then(|dev| u32::try_from(dev).ok()).unwrap_or(member.cuda_dev)
+    member
+        .nvml_dev
+        .and_then(|dev| u32::try_from(dev).ok())
+        .unwrap_or(member.cuda_dev)
 }

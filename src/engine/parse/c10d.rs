@@ -11,7 +11,9 @@ pub(super) fn parse(message: &[u8]) -> Option<Event<'_>> {
     if memmem::find(message, b"Watchdog caught collective operation timeout").is_some() {
         return watchdog(message);
     }
-    if let Some(at) = memmem::find(message, b"last enqueued work: ").or_else(|| memmem::find(message, b"ast enqueued NCCL work: ")) {
+    if let Some(at) = memmem::find(message, b"last enqueued work: ")
+        .or_else(|| memmem::find(message, b"ast enqueued NCCL work: "))
+    {
         return work_status(message, at);
     }
     if let Some(event) = text::parse(message) {
@@ -24,7 +26,10 @@ pub(super) fn parse(message: &[u8]) -> Option<Event<'_>> {
         b"ProcessGroupNCCL initialization options",
         b"[c10d] The client socket cannot be initialized",
     ];
-    if contact.iter().any(|text| memmem::find(message, text).is_some()) {
+    if contact
+        .iter()
+        .any(|text| memmem::find(message, text).is_some())
+    {
         return init_options(message).or(Some(Event::StoreContact));
     }
     launcher::parse(message)
@@ -40,7 +45,12 @@ fn watchdog(message: &[u8]) -> Option<Event<'_>> {
     rest.until(b"Timeout(ms)=")?;
     let timeout_ms = rest.dec()?;
     rest.lit(b") ran for ")?;
-    Some(Event::Watchdog { seq, op, ran_ms: rest.dec()?, timeout_ms })
+    Some(Event::Watchdog {
+        seq,
+        op,
+        ran_ms: rest.dec()?,
+        timeout_ms,
+    })
 }
 
 fn work_status(message: &[u8], at: usize) -> Option<Event<'_>> {
@@ -54,7 +64,11 @@ fn work_status(message: &[u8], at: usize) -> Option<Event<'_>> {
         .strip_prefix(b"[")
         .and_then(|m| memmem::find(m, b" Rank ").map(|end| &m[..end]))
         .unwrap_or(b"");
-    Some(Event::WorkStatus { group, enqueued, completed })
+    Some(Event::WorkStatus {
+        group,
+        enqueued,
+        completed,
+    })
 }
 
 /// `… size: 8, global rank: 1, TIMEOUT(ms): …` (INFO).

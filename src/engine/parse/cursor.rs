@@ -20,7 +20,12 @@ impl<'a> Cursor<'a> {
     pub(super) fn dec(&mut self) -> Option<u64> {
         let mut value = 0_u64;
         let mut n = 0;
-        while let Some(digit) = self.0.get(n).map(|b| b.wrapping_sub(b'0')).filter(|d| *d < 10) {
+        while let Some(digit) = self
+            .0
+            .get(n)
+            .map(|b| b.wrapping_sub(b'0'))
+            .filter(|d| *d < 10)
+        {
             value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
             n += 1;
         }

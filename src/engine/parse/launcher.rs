@@ -25,7 +25,10 @@ fn report_rank(line: &[u8]) -> Option<Event<'_>> {
     rest.lit(b": ")?;
     let rank = rest.dec32()?;
     rest.lit(b" (local_rank: ")?;
-    Some(Event::ReportRank { rank, local: rest.dec32()? })
+    Some(Event::ReportRank {
+        rank,
+        local: rest.dec32()?,
+    })
 }
 
 /// `exitcode  : -9 (pid: 2715)  (SIGKILL)`
@@ -34,7 +37,10 @@ fn report_exit(line: &[u8]) -> Option<Event<'_>> {
     rest.lit(b": ")?;
     let exit = exit_of(rest.int()?)?;
     rest.lit(b" (pid: ")?;
-    Some(Event::ReportExit { exit, pid: rest.dec32()? })
+    Some(Event::ReportExit {
+        exit,
+        pid: rest.dec32()?,
+    })
 }
 
 /// Lines of the agent's own log.
@@ -44,7 +50,11 @@ fn agent(line: &[u8]) -> Option<Event<'_>> {
         let exit = exit_of(rest.int()?)?;
         rest.lit(b") local_rank: ")?;
         let local = rest.dec32()?;
-        return Some(Event::AgentExit { exit, local, pid: number_behind(line, b"(pid: ")? });
+        return Some(Event::AgentExit {
+            exit,
+            local,
+            pid: number_behind(line, b"(pid: ")?,
+        });
     }
     if memmem::find(line, b"death signal, shutting down workers").is_some() {
         return Some(Event::LauncherStopped);
@@ -59,16 +69,29 @@ mod tests {
 
     #[test]
     fn reports() {
-        assert_eq!(parse(b"  rank      : 2 (local_rank: 2)"), Some(Event::ReportRank { rank: 2, local: 2 }));
+        assert_eq!(
+            parse(b"  rank      : 2 (local_rank: 2)"),
+            Some(Event::ReportRank { rank: 2, local: 2 })
+        );
         assert_eq!(
             parse(b"  exitcode  : -9 (pid: 2715)  (SIGKILL)"),
-            Some(Event::ReportExit { exit: Exit::Signal(9), pid: 2715 })
+            Some(Event::ReportExit {
+                exit: Exit::Signal(9),
+                pid: 2715
+            })
         );
         assert_eq!(
             parse(b"failed (exitcode: 1) local_rank: 1 (pid: 1438) of binary: /usr/bin/python"),
-            Some(Event::AgentExit { exit: Exit::Code(1), pid: 1438, local: 1 })
+            Some(Event::AgentExit {
+                exit: Exit::Code(1),
+                pid: 1438,
+                local: 1
+            })
         );
-        assert_eq!(parse(b"Received 15 death signal, shutting down workers"), Some(Event::LauncherStopped));
+        assert_eq!(
+            parse(b"Received 15 death signal, shutting down workers"),
+            Some(Event::LauncherStopped)
+        );
         assert_eq!(parse(b"rank 3 is fine"), None);
     }
 }

@@ -40,7 +40,8 @@ fn class_c(message: &[u8]) -> Option<Event<'_>> {
     }
     if let Some(rest) = message.strip_prefix(b"Check P2P Type ") {
         let mut rest = Cursor(rest);
-        rest.lit(b"isAllDirectP2p ").or_else(|| rest.lit(b"intraNodeP2pSupport "))?;
+        rest.lit(b"isAllDirectP2p ")
+            .or_else(|| rest.lit(b"intraNodeP2pSupport "))?;
         return Some(Event::AllDirectP2p(rest.dec()? != 0));
     }
     if message.starts_with(b"Comm config ") {
@@ -74,8 +75,13 @@ fn env(message: &[u8]) -> Option<Event<'_>> {
         return None;
     }
     let value = rest.0;
-    let number = value.strip_suffix(b".").filter(|v| v.iter().all(|b| b.is_ascii_digit() || *b == b'-'));
-    Some(Event::Env { name, value: number.unwrap_or(value) })
+    let number = value
+        .strip_suffix(b".")
+        .filter(|v| v.iter().all(|b| b.is_ascii_digit() || *b == b'-'));
+    Some(Event::Env {
+        name,
+        value: number.unwrap_or(value),
+    })
 }
 
 /// Everything else that says how far a rank is.
@@ -92,11 +98,15 @@ fn progress(message: &[u8]) -> Option<Event<'_>> {
     if let Some(version) = message.strip_prefix(b"cudaDriverVersion ") {
         return Some(Event::CudaDriver(version));
     }
-    if message.starts_with(b"RAS client listening") || message.starts_with(b"RAS failed to establish") {
+    if message.starts_with(b"RAS client listening")
+        || message.starts_with(b"RAS failed to establish")
+    {
         return Some(Event::RasListening);
     }
     if let Some(rest) = message.strip_prefix(b"[Service thread] Connection closed by localRank ") {
-        return Some(Event::PeerClosed { local: Cursor(rest).dec32() });
+        return Some(Event::PeerClosed {
+            local: Cursor(rest).dec32(),
+        });
     }
     if memchr::memmem::find(message, b"Connection closed by remote peer").is_some() {
         return Some(Event::PeerClosed { local: None });
@@ -137,7 +147,10 @@ fn progress(message: &[u8]) -> Option<Event<'_>> {
         b"Imported shareable buffer",
         b"UDS converted handle",
     ];
-    KNOWN.iter().any(|prefix| message.starts_with(prefix)).then_some(Event::Known)
+    KNOWN
+        .iter()
+        .any(|prefix| message.starts_with(prefix))
+        .then_some(Event::Known)
 }
 
 /// `comm 0x… rank 0 nranks 2 …` in all its forms.
@@ -155,7 +168,11 @@ fn comm(message: &[u8]) -> Option<Event<'_>> {
         if rest.has(b" nNodes ") {
             let nodes = rest.dec32()?;
             rest.lit(b" localRanks ")?;
-            return Some(Event::CommNodes { comm, nodes, local_ranks: rest.dec32()? });
+            return Some(Event::CommNodes {
+                comm,
+                nodes,
+                local_ranks: rest.dec32()?,
+            });
         }
     }
     let mut tail = Cursor(message);
@@ -244,41 +261,76 @@ mod tests {
     #[test]
     fn start_and_complete_of_every_version() {
         let old = init("comm 0x7f rank 3 nranks 8 cudaDev 3 busId 4b000 - Init COMPLETE");
-        assert_eq!((old.rank, old.nranks, old.comm_id, old.complete), (3, 8, None, true));
-        let v216 = init("comm 0x7f rank 1 nranks 2 cudaDev 1 busId 70 commId 0xabc - Init COMPLETE");
+        assert_eq!(
+            (old.rank, old.nranks, old.comm_id, old.complete),
+            (3, 8, None, true)
+        );
+        let v216 =
+            init("comm 0x7f rank 1 nranks 2 cudaDev 1 busId 70 commId 0xabc - Init COMPLETE");
         assert_eq!(v216.comm_id, Some(0xabc));
-        let v228 = init("ncclCommInitRankConfig comm 0x3826df60 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0xfdcb716592c917a7 - Init START");
-        assert_eq!((v228.bus_id, v228.nvml_dev, v228.complete), (0x60, Some(0), false));
-        let v229 = init("[Rank 5] ncclCommInitRank comm 0x1 rank 5 nranks 8 cudaDev 5 nvmlDev 5 busId 60 commId 0x2 - Init START");
+        let v228 = init(
+            "ncclCommInitRankConfig comm 0x3826df60 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0xfdcb716592c917a7 - Init START",
+        );
+        assert_eq!(
+            (v228.bus_id, v228.nvml_dev, v228.complete),
+            (0x60, Some(0), false)
+        );
+        let v229 = init(
+            "[Rank 5] ncclCommInitRank comm 0x1 rank 5 nranks 8 cudaDev 5 nvmlDev 5 busId 60 commId 0x2 - Init START",
+        );
         assert_eq!(v229.rank, 5);
-        let split = init("ncclCommSplit comm 0x9 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId 70 parent 0x7f splitCount 1 color 5 key 1- Init START");
+        let split = init(
+            "ncclCommSplit comm 0x9 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId 70 parent 0x7f splitCount 1 color 5 key 1- Init START",
+        );
         assert_eq!(split.parent, Some((0x7f, Some(1), 5)));
-        let v231 = init("ncclCommSplit comm 0x9 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId 70 commId 0x33 parent 0x7f childCount 1 color 5 key 1 - Init COMPLETE");
-        assert_eq!((v231.comm_id, v231.parent, v231.complete), (Some(0x33), Some((0x7f, Some(1), 5)), true));
+        let v231 = init(
+            "ncclCommSplit comm 0x9 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId 70 commId 0x33 parent 0x7f childCount 1 color 5 key 1 - Init COMPLETE",
+        );
+        assert_eq!(
+            (v231.comm_id, v231.parent, v231.complete),
+            (Some(0x33), Some((0x7f, Some(1), 5)), true)
+        );
     }
 
     #[test]
     fn environment_and_ends() {
         assert_eq!(
             info(b"NCCL_P2P_DISABLE set by environment to 1."),
-            Some(Event::Env { name: b"NCCL_P2P_DISABLE", value: b"1" })
+            Some(Event::Env {
+                name: b"NCCL_P2P_DISABLE",
+                value: b"1"
+            })
         );
         assert_eq!(
             info(b"NCCL_SOCKET_IFNAME set by environment to eth0.100"),
-            Some(Event::Env { name: b"NCCL_SOCKET_IFNAME", value: b"eth0.100" })
+            Some(Event::Env {
+                name: b"NCCL_SOCKET_IFNAME",
+                value: b"eth0.100"
+            })
         );
         assert_eq!(
             info(b"comm 0x46dfd350 rank 0 nranks 16 cudaDev 0 busId 60 - Destroy COMPLETE"),
-            Some(Event::CommEnd { comm: 0x46df_d350, abort: false, complete: true })
+            Some(Event::CommEnd {
+                comm: 0x46df_d350,
+                abort: false,
+                complete: true
+            })
         );
         assert_eq!(
             info(b"comm 0x3826df60 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0"),
-            Some(Event::CommNodes { comm: 0x3826_df60, nodes: 1, local_ranks: 2 })
+            Some(Event::CommNodes {
+                comm: 0x3826_df60,
+                nodes: 1,
+                local_ranks: 2
+            })
         );
         assert_eq!(
             info(b"[Service thread] Connection closed by localRank 1"),
             Some(Event::PeerClosed { local: Some(1) })
         );
-        assert_eq!(info(b"Check P2P Type isAllDirectP2p 0 directMode 0 isAllCudaP2p 1"), Some(Event::AllDirectP2p(false)));
+        assert_eq!(
+            info(b"Check P2P Type isAllDirectP2p 0 directMode 0 isAllCudaP2p 1"),
+            Some(Event::AllDirectP2p(false))
+        );
     }
 }

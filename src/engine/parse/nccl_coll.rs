@@ -59,7 +59,10 @@ mod tests {
     #[test]
     fn every_version_of_the_line() {
         let coll = parse(b"AllReduce: opCount a sendbuff 0x7fd5 recvbuff 0x7fd5 count 1048576 datatype 7 op 0 root 0 comm 0x3826df60 [nranks=2] stream (nil)").expect("2.28.9");
-        assert_eq!((coll.func, coll.count, coll.comm, coll.nranks), (Func::AllReduce, 1_048_576, 0x3826_df60, Some(2)));
+        assert_eq!(
+            (coll.func, coll.count, coll.comm, coll.nranks),
+            (Func::AllReduce, 1_048_576, 0x3826_df60, Some(2))
+        );
         let send = parse(b"Send: opCount 8 sendbuff (nil) recvbuff 0x7f56 count 256 datatype 7 op 0 root 1 comm 0x10624450 [nranks=2] stream 0x107d").expect("2.16.5");
         assert_eq!((send.func, send.root), (Func::Send, 1));
         assert!(parse(b"Reduce: opCount 7 sendbuff").is_none());

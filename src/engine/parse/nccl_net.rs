@@ -18,7 +18,12 @@ pub(super) fn bootstrap(message: &[u8]) -> Option<Event<'_>> {
     rest.has(b" ");
     rest.lit(b": Using ")?;
     let (interface, address) = split_address(rest.0)?;
-    Some(Event::Address { subsystem: Subsystem::Bootstrap, interface, address, further: b"" })
+    Some(Event::Address {
+        subsystem: Subsystem::Bootstrap,
+        interface,
+        address,
+        further: b"",
+    })
 }
 
 /// `NET/Socket : Using [0]eth0:…<0> [1]…`, `NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:…<0>`.
@@ -39,7 +44,12 @@ pub(super) fn net(message: &[u8]) -> Option<Event<'_>> {
     if rest.has(b"NET/IB : Using") {
         rest.until(b"; OOB ")?;
         let (interface, address) = split_address(rest.0)?;
-        return Some(Event::Address { subsystem: Subsystem::Oob, interface, address, further: b"" });
+        return Some(Event::Address {
+            subsystem: Subsystem::Oob,
+            interface,
+            address,
+            further: b"",
+        });
     }
     Some(Event::Known)
 }
@@ -50,14 +60,20 @@ pub(super) fn channel(message: &[u8]) -> Option<Event<'_>> {
     rest.lit(b"Channel ")?;
     rest.word();
     rest.lit(b" : ")?;
-    let Some(from) = end(&mut rest) else { return Some(Event::Topology) };
+    let Some(from) = end(&mut rest) else {
+        return Some(Event::Topology);
+    };
     if rest.lit(b" -> ").is_none() {
         return Some(Event::Topology);
     }
     let to = end(&mut rest)?;
     let _ = rest.has(b" [send]") || rest.has(b" [receive]");
     rest.lit(b" via ")?;
-    Some(Event::Channel { from, to, transport: transport(rest.0)? })
+    Some(Event::Channel {
+        from,
+        to,
+        transport: transport(rest.0)?,
+    })
 }
 
 /// `6[0]`: the rank, then the device in brackets.
@@ -80,7 +96,11 @@ fn transport(via: &[u8]) -> Option<Transport> {
     }
     if via.starts_with(b"NET/") {
         let gdr = memchr::memmem::find(via, b"/GDRDMA").is_some();
-        return Some(if gdr { Transport::NetGdr } else { Transport::Net });
+        return Some(if gdr {
+            Transport::NetGdr
+        } else {
+            Transport::Net
+        });
     }
     via.starts_with(b"COLLNET/").then_some(Transport::CollNet)
 }
@@ -93,7 +113,12 @@ pub(super) fn connect(message: &[u8]) -> Option<Event<'_>> {
     let mut rest = Cursor(message);
     if rest.has(b"Call to connect returned ") {
         let reason = rest.until(b", retrying")?;
-        return Some(Event::ConnectFailed { address: None, reason, attempt: None, retrying: true });
+        return Some(Event::ConnectFailed {
+            address: None,
+            reason,
+            attempt: None,
+            retrying: true,
+        });
     }
     let at = memchr::memmem::find(message, b"onnect ")?;
     // The word is `connect` or `Connect`, behind the function that prints it.
@@ -109,7 +134,12 @@ pub(super) fn connect(message: &[u8]) -> Option<Event<'_>> {
         None
     };
     if rest.has(b"failed : ") {
-        return Some(Event::ConnectFailed { address, reason: rest.0, attempt: None, retrying: false });
+        return Some(Event::ConnectFailed {
+            address,
+            reason: rest.0,
+            attempt: None,
+            retrying: false,
+        });
     }
     rest.lit(b"returned ")?;
     let comma = memchr::memchr(b',', rest.0).unwrap_or(rest.0.len());
@@ -117,9 +147,19 @@ pub(super) fn connect(message: &[u8]) -> Option<Event<'_>> {
     let mut tail = Cursor(tail);
     if tail.has(b", retrying") {
         let attempt = tail.has(b" (").then(|| tail.dec32()).flatten();
-        return Some(Event::ConnectFailed { address, reason, attempt, retrying: true });
+        return Some(Event::ConnectFailed {
+            address,
+            reason,
+            attempt,
+            retrying: true,
+        });
     }
-    Some(Event::ConnectFailed { address, reason, attempt: None, retrying: false })
+    Some(Event::ConnectFailed {
+        address,
+        reason,
+        attempt: None,
+        retrying: false,
+    })
 }
 
 #[cfg(test)]
@@ -128,17 +168,19 @@ mod tests {
 
     #[test]
     fn addresses() {
-        assert_eq!(split_address(b"eth0:10.0.0.1<0>"), Some((&b"eth0"[..], &b"10.0.0.1"[..])));
+        assert_eq!(
+            split_address(b"eth0:10.0.0.1<0>"),
+            Some((&b"eth0"[..], &b"10.0.0.1"[..]))
+        );
         assert_eq!(
             split_address(b"ib0:fe80::1%ib0<0> [1]x"),
             Some((&b"ib0"[..], &b"fe80::1%ib0"[..]))
         );
         assert!(split_address(b"nothing").is_none());
-        assert!(matches!(
-            bootstrap(b"Bootstrap : Using [0]x"),
-            None
-        ));
-        let Some(Event::Address { further, .. }) = net(b"NET/Socket : Using [0]mgmt0:192.168.10.5<0> [1]data0:10.20.0.1<0>") else {
+        assert!(bootstrap(b"Bootstrap : Using [0]x").is_none());
+        let Some(Event::Address { further, .. }) =
+            net(b"NET/Socket : Using [0]mgmt0:192.168.10.5<0> [1]data0:10.20.0.1<0>")
+        else {
             panic!("an address");
         };
         assert_eq!(further, b" [1]data0:10.20.0.1<0>");
@@ -147,38 +189,76 @@ mod tests {
     #[test]
     fn channels_of_every_version() {
         let via = |text: &str| match channel(text.as_bytes()) {
-            Some(Event::Channel { from, to, transport }) => Some((from, to, transport)),
+            Some(Event::Channel {
+                from,
+                to,
+                transport,
+            }) => Some((from, to, transport)),
             _ => None,
         };
-        assert_eq!(via("Channel 00/0 : 1[1] -> 0[0] via P2P/CUMEM"), Some((1, 0, Transport::P2p)));
-        assert_eq!(via("Channel 00 : 1[1000] -> 0[2000] via direct shared memory"), Some((1, 0, Transport::Shm)));
-        assert_eq!(via("Channel 01/0 : 6[0] -> 14[0] [send] via NET/Socket/0"), Some((6, 14, Transport::Net)));
-        assert_eq!(via("Channel 01/0 : 6[0] -> 14[0] [receive] via NET/IB/0(3)/GDRDMA/Shared"), Some((6, 14, Transport::NetGdr)));
+        assert_eq!(
+            via("Channel 00/0 : 1[1] -> 0[0] via P2P/CUMEM"),
+            Some((1, 0, Transport::P2p))
+        );
+        assert_eq!(
+            via("Channel 00 : 1[1000] -> 0[2000] via direct shared memory"),
+            Some((1, 0, Transport::Shm))
+        );
+        assert_eq!(
+            via("Channel 01/0 : 6[0] -> 14[0] [send] via NET/Socket/0"),
+            Some((6, 14, Transport::Net))
+        );
+        assert_eq!(
+            via("Channel 01/0 : 6[0] -> 14[0] [receive] via NET/IB/0(3)/GDRDMA/Shared"),
+            Some((6, 14, Transport::NetGdr))
+        );
         assert_eq!(channel(b"Channel 00/24 : 0 1 2"), Some(Event::Topology));
     }
 
     #[test]
     fn connects_of_every_version() {
         let of = |text: &'static str| match connect(text.as_bytes()) {
-            Some(Event::ConnectFailed { address, reason, attempt, retrying }) => {
-                Some((address.map(<[u8]>::to_vec), reason.to_vec(), attempt, retrying))
-            }
+            Some(Event::ConnectFailed {
+                address,
+                reason,
+                attempt,
+                retrying,
+            }) => Some((
+                address.map(<[u8]>::to_vec),
+                reason.to_vec(),
+                attempt,
+                retrying,
+            )),
             _ => None,
         };
         assert_eq!(
-            of("socketPollConnect: connect to 127.0.0.1<45459> returned Connection refused, retrying (22/34) after sleep for 2200 msec"),
-            Some((Some(b"127.0.0.1".to_vec()), b"Connection refused".to_vec(), Some(22), true))
+            of(
+                "socketPollConnect: connect to 127.0.0.1<45459> returned Connection refused, retrying (22/34) after sleep for 2200 msec"
+            ),
+            Some((
+                Some(b"127.0.0.1".to_vec()),
+                b"Connection refused".to_vec(),
+                Some(22),
+                true
+            ))
         );
         assert_eq!(
             of("socketStartConnect: Connect to 10.0.0.1<1> failed : No route to host"),
-            Some((Some(b"10.0.0.1".to_vec()), b"No route to host".to_vec(), None, false))
+            Some((
+                Some(b"10.0.0.1".to_vec()),
+                b"No route to host".to_vec(),
+                None,
+                false
+            ))
         );
         assert_eq!(
             of("Call to connect returned Connection refused, retrying"),
             Some((None, b"Connection refused".to_vec(), None, true))
         );
         assert_eq!(
-            of("socketPollConnect: connect returned Connection timed out, retrying (3/34) after sleep for 300 msec"),
+            of(
+                "socketPollConnect: connect returned Connection timed out, retrying (3/34) after sleep for 300 msec"
+            ),
             Some((None, b"Connection timed out".to_vec(), Some(3), true))
         );
         assert!(of("Disconnect to nowhere failed").is_none());

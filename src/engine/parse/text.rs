@@ -24,7 +24,9 @@ pub(super) fn parse(message: &[u8]) -> Option<Event<'_>> {
     if message.len() > 4096 {
         return None;
     }
-    let gate = GATES.iter().position(|gate| memmem::find(message, gate).is_some())?;
+    let gate = GATES
+        .iter()
+        .position(|gate| memmem::find(message, gate).is_some())?;
     match gate {
         0 => clients_joined(message),
         1 | 2 => store_barrier(message),
@@ -82,22 +84,38 @@ fn exception(message: &[u8]) -> Option<Event<'_>> {
     if !name.first()?.is_ascii_uppercase() || !(rest.is_empty() || rest.starts_with(b":")) {
         return None;
     }
-    const ENDS: [&[u8]; 6] = [b"Error", b"Exception", b"Interrupt", b"Exit", b"Timeout", b"Failure"];
+    const ENDS: [&[u8]; 6] = [
+        b"Error",
+        b"Exception",
+        b"Interrupt",
+        b"Exit",
+        b"Timeout",
+        b"Failure",
+    ];
     if !ENDS.iter().any(|end| name.ends_with(end)) {
         return None;
     }
     let text = rest.strip_prefix(b":").unwrap_or(rest);
-    Some(Event::Exception { kind, message: text.strip_prefix(b" ").unwrap_or(text) })
+    Some(Event::Exception {
+        kind,
+        message: text.strip_prefix(b" ").unwrap_or(text),
+    })
 }
 
 /// `Timed out after 16 seconds waiting for clients. 1/2 clients joined.` (2.2 and later)
 fn clients_joined(message: &[u8]) -> Option<Event<'_>> {
     let at = memmem::find(message, b" clients joined")?;
-    let start = message[..at].iter().rposition(|b| *b == b' ').map_or(0, |space| space + 1);
+    let start = message[..at]
+        .iter()
+        .rposition(|b| *b == b' ')
+        .map_or(0, |space| space + 1);
     let mut rest = Cursor(&message[start..]);
     let joined = rest.dec32()?;
     rest.lit(b"/")?;
-    Some(Event::StoreJoined { joined, of: rest.dec32()? })
+    Some(Event::StoreJoined {
+        joined,
+        of: rest.dec32()?,
+    })
 }
 
 /// `(world_size=2, num_workers_joined=1, …)` (2.1 and later), `worker_count=1` (earlier).
@@ -149,7 +167,9 @@ fn global_rank(message: &[u8]) -> Option<Event<'_>> {
 fn monitored_barrier(message: &[u8]) -> Option<Event<'_>> {
     let end = memmem::find(message, b" failed to pass monitoredBarrier")?;
     let start = memmem::rfind(&message[..end], b"Rank")? + b"Rank".len();
-    let list = message[start..end].strip_prefix(b"s").unwrap_or(&message[start..end]);
+    let list = message[start..end]
+        .strip_prefix(b"s")
+        .unwrap_or(&message[start..end]);
     Some(Event::BarrierMissing(list.trim_ascii()))
 }
 
@@ -165,12 +185,22 @@ fn fingerprints(message: &[u8]) -> Option<Event<'_>> {
     let b = rest.dec32()?;
     rest.until(b"OpType=")?;
     let b_op = operation(rest.0);
-    let aspects = rest.until(b"following aspects:").map(|_| rest.0).unwrap_or(b"");
-    Some(Event::Fingerprints { a: (a, a_op), b: (b, b_op), aspects: aspects.trim_ascii() })
+    let aspects = rest
+        .until(b"following aspects:")
+        .map(|_| rest.0)
+        .unwrap_or(b"");
+    Some(Event::Fingerprints {
+        a: (a, a_op),
+        b: (b, b_op),
+        aspects: aspects.trim_ascii(),
+    })
 }
 
 fn operation(text: &[u8]) -> &[u8] {
-    let end = text.iter().position(|b| matches!(b, b',' | b')')).unwrap_or(text.len());
+    let end = text
+        .iter()
+        .position(|b| matches!(b, b',' | b')'))
+        .unwrap_or(text.len());
     &text[..end]
 }
 
@@ -182,13 +212,20 @@ fn child_died(message: &[u8]) -> Option<Event<'_>> {
     let index = Cursor(&name[name.len() - digits..]).dec32();
     let code = memmem::find(message, b"(exit code: ")
         .and_then(|at| Cursor(&message[at + b"(exit code: ".len()..]).int());
-    Some(Event::ChildDied { index, exit: code.and_then(exit_of) })
+    Some(Event::ChildDied {
+        index,
+        exit: code.and_then(exit_of),
+    })
 }
 
 /// Python's convention: negative codes are signals.
 pub(super) fn exit_of(code: i64) -> Option<Exit> {
     let code = i32::try_from(code).ok()?;
-    Some(if code < 0 { Exit::Signal(-code) } else { Exit::Code(code) })
+    Some(if code < 0 {
+        Exit::Signal(-code)
+    } else {
+        Exit::Code(code)
+    })
 }
 
 pub(super) fn number_behind(message: &[u8], literal: &[u8]) -> Option<u32> {
@@ -215,7 +252,10 @@ mod tests {
             Some(Event::RankOf { rank: 0, of: 2 })
         );
         assert_eq!(parse(b"local_world_size=4 rank=1"), None);
-        assert_eq!(parse(b"[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 5000 ms"), Some(Event::BarrierMissing(b"1, 2")));
+        assert_eq!(
+            parse(b"[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 5000 ms"),
+            Some(Event::BarrierMissing(b"1, 2"))
+        );
         assert_eq!(
             parse(b"ERROR Worker proc VllmWorker-3 died unexpectedly (exit code: -9), shutting down executor."),
             Some(Event::ChildDied { index: Some(3), exit: Some(Exit::Signal(9)) })
@@ -226,9 +266,15 @@ mod tests {
     fn exceptions() {
         assert_eq!(
             traceback(b"torch.distributed.DistBackendError: NCCL error in: x"),
-            Some(Event::Exception { kind: b"torch.distributed.DistBackendError", message: b"NCCL error in: x" })
+            Some(Event::Exception {
+                kind: b"torch.distributed.DistBackendError",
+                message: b"NCCL error in: x"
+            })
         );
-        assert!(matches!(traceback(b"KeyboardInterrupt"), Some(Event::Exception { .. })));
+        assert!(matches!(
+            traceback(b"KeyboardInterrupt"),
+            Some(Event::Exception { .. })
+        ));
         assert_eq!(traceback(b"INFO: something"), None);
         assert_eq!(traceback(b"ValueError is bad"), None);
     }

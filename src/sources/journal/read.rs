@@ -105,7 +105,7 @@ impl<R: Read + Seek> Journal<R> {
             count += 1;
             match decoded {
                 Decoded::Record(record) if self.is_announced(&record) => {
-                    self.ready.push_back(record)
+                    self.ready.push_back(record);
                 }
                 Decoded::Record(_) | Decoded::Unknown => self.losses.unknown += 1,
             }
@@ -146,7 +146,7 @@ impl<R: Read + Seek> Journal<R> {
     pub fn times(&self) -> Option<(Time, Time)> {
         let mut times = self.blocks.iter().filter_map(|(_, header)| header.times);
         let (first, last) = times.next()?;
-        Some((first, times.map(|(_, last)| last).last().unwrap_or(last)))
+        Some((first, times.next_back().map_or(last, |(_, last)| last)))
     }
 
     /// Time between the first and the last timed record.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! An open file is read to its end before its successor is looked at, so a rotation by renaming
-//! loses nothing. While it is open its inode cannot be given to another file, which is why
+//! loses nothing; and it is not left for an empty one. While it is open its inode cannot be given to another file, which is why
 //! comparing inodes is enough then; after it was closed the first bytes decide too. A file that is
 //! truncated and grows again beyond the old end *with the same first bytes* between two looks
 //! cannot be told from one that only grew.
@@ -31,6 +31,24 @@ const FIRST: usize = 256;
 const QUIET: u32 = 2;
 /// Looks without a new byte before a deleted file is closed, which frees its disk space (about a minute).
 const DELETED: u32 = 240;
+
+/// A file that was read and left, to know it again under the name it was rotated to.
+#[derive(Clone, Debug)]
+pub struct Known {
+    inode: Inode,
+    first: Vec<u8>,
+}
+
+impl Known {
+    /// True if this file, of this inode, is that file.
+    #[must_use]
+    pub fn is(&self, path: &Path, inode: Inode) -> bool {
+        inode == self.inode
+            && File::open(path)
+                .and_then(|file| begins_with(&file, &self.first))
+                .unwrap_or(false)
+    }
+}
 
 /// What one look at a file found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +72,8 @@ pub struct Followed {
     path: PathBuf,
     body: Body,
     /// Of the file being read, or last read.
-    inode: Option<(u64, u64)>,
+    inode: Option<Inode>,
+    left: Option<Known>,
     offset: u64,
     first: Vec<u8>,
     /// Size and time of change at the last look: nothing has to be compared while they stay.
@@ -86,6 +105,7 @@ impl Followed {
             path,
             body,
             inode: None,
+            left: None,
             offset: 0,
             first: Vec::new(),
             seen: None,
@@ -101,11 +121,15 @@ impl Followed {
         &self.path
     }
 
-    /// True if `path` now names the file that is being read here.
+    /// The file that is being read.
     #[must_use]
-    pub fn is_reading(&self, path: &Path) -> bool {
-        self.inode.is_some()
-            && fs::metadata(path).is_ok_and(|meta| self.inode == Some(inode(&meta)))
+    pub fn inode(&self) -> Option<Inode> {
+        self.inode
+    }
+
+    /// A file that was left since the last call.
+    pub fn take_left(&mut self) -> Option<Known> {
+        self.left.take()
     }
 
     /// An error that was not told yet.
@@ -122,7 +146,7 @@ impl Followed {
             Body::Waiting => match self.open(sink) {
                 Ok(true) => {}
                 Ok(false) => return Look::Idle,
-                Err(error) => return self.failed("open", error),
+                Err(error) => return self.failed("open", &error),
             },
         }
         match self.poll_open(buf, sink) {
@@ -130,7 +154,7 @@ impl Followed {
             Err(error) => {
                 // A stale handle of a network file system is opened anew and goes on where it was.
                 self.body = Body::Waiting;
-                self.failed("read", error)
+                self.failed("read", &error)
             }
         }
     }
@@ -220,6 +244,8 @@ impl Followed {
                 self.quiet = 0;
                 return calm;
             }
+            // A new file in which nobody writes: the writer still has the old one.
+            Ok(meta) if meta.len() == 0 => return calm,
             Ok(_) => QUIET,
             Err(error) if error.kind() == ErrorKind::NotFound => DELETED,
             // Not to be seen just now says nothing.
@@ -227,14 +253,24 @@ impl Followed {
         };
         self.quiet += 1;
         if self.quiet >= patience {
-            self.body = Body::Waiting;
-            // Its number may be used again for another file from now on.
-            self.inode = Some((u64::MAX, u64::MAX));
+            self.leave();
         }
         if patience == QUIET {
             Look::Unsettled
         } else {
             calm
+        }
+    }
+
+    /// Closes the file; what has its name next is another one.
+    fn leave(&mut self) {
+        self.body = Body::Waiting;
+        let inode = self.inode.replace((u64::MAX, u64::MAX, None));
+        if let Some(inode) = inode.filter(|_| !self.first.is_empty()) {
+            self.left = Some(Known {
+                inode,
+                first: self.first.clone(),
+            });
         }
     }
 
@@ -280,7 +316,7 @@ impl Followed {
             why,
             detail,
         });
-        error.map_or(Look::Idle, |error| self.failed("read", error))
+        error.map_or(Look::Idle, |error| self.failed("read", &error))
     }
 
     fn restart(&mut self) {
@@ -290,16 +326,10 @@ impl Followed {
     }
 
     fn has_first_bytes(&self, file: &File) -> io::Result<bool> {
-        let mut now = [0; FIRST];
-        let now = &mut now[..self.first.len()];
-        match file.read_exact_at(now, 0) {
-            Ok(()) => Ok(now == self.first),
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(error),
-        }
+        begins_with(file, &self.first)
     }
 
-    fn failed(&mut self, operation: &'static str, error: io::Error) -> Look {
+    fn failed(&mut self, operation: &'static str, error: &io::Error) -> Look {
         if self.last_problem != Some(error.kind()) {
             self.last_problem = Some(error.kind());
             self.problem = Some(InputError::io(operation, &self.path, error));
@@ -308,6 +338,25 @@ impl Followed {
     }
 }
 
-fn inode(meta: &Metadata) -> (u64, u64) {
-    (meta.dev(), meta.ino())
+/// Which file a name means now.
+#[must_use]
+pub fn inode_of(path: &Path) -> Option<Inode> {
+    fs::metadata(path).ok().map(|meta| inode(&meta))
+}
+
+fn begins_with(file: &File, first: &[u8]) -> io::Result<bool> {
+    let mut now = [0; FIRST];
+    let now = &mut now[..first.len()];
+    match file.read_exact_at(now, 0) {
+        Ok(()) => Ok(now == first),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Device, number and, where the file system knows it, time of birth: numbers are used again.
+pub type Inode = (u64, u64, Option<SystemTime>);
+
+fn inode(meta: &Metadata) -> Inode {
+    (meta.dev(), meta.ino(), meta.created().ok())
 }

@@ -103,7 +103,7 @@ fn in_words(error: &notify::Error, folder: Option<&Path>) -> String {
 fn silent_file_system(folder: &Path) -> Option<&'static str> {
     let kind = statfs(folder).ok()?.filesystem_type().0;
     // The magic is 32 bits; some systems sign-extend it.
-    let magic = u64::from_ne_bytes(i64::from(kind).to_ne_bytes()) & 0xffff_ffff;
+    let magic = kind.cast_unsigned() & 0xffff_ffff;
     SILENT
         .iter()
         .find(|(number, _)| *number == magic)

@@ -1,6 +1,7 @@
 //! Which address every subsystem chose on every host, as a table.
 
 use crate::engine::snapshot::{AddressView, HostView, JobView};
+use crate::views::escape::{self, Glyphs};
 
 /// The order in which a job uses its subsystems; others follow by name.
 const ORDER: [&str; 6] = ["c10d", "gloo", "bootstrap", "net", "oob", "ras"];
@@ -80,6 +81,42 @@ impl AddressTable {
             .collect();
         let hidden = self.rows.len() - shown.len();
         (shown, hidden)
+    }
+}
+
+impl AddressTable {
+    /// Widths of the host's column and of every subsystem's, two blanks apart, in `width` columns.
+    pub(super) fn columns(&self, rows: &[&AddressRow], width: usize, glyphs: Glyphs) -> Vec<usize> {
+        let wide = |text: &str| escape::width(&escape::harmless(text, glyphs));
+        let widest = |heading: usize, cells: &mut dyn Iterator<Item = &String>| {
+            cells
+                .map(|cell| wide(cell))
+                .max()
+                .unwrap_or(0)
+                .max(heading)
+                .max(1)
+        };
+        let mut columns = vec![widest(0, &mut rows.iter().map(|row| &row.host))];
+        for (at, name) in self.subsystems.iter().enumerate() {
+            columns.push(widest(
+                wide(name),
+                &mut rows.iter().map(|row| &row.cells[at]),
+            ));
+        }
+        narrow(
+            &mut columns,
+            width.saturating_sub(2 * self.subsystems.len()),
+        );
+        columns
+    }
+}
+
+/// Takes columns from the widest until all fit.
+fn narrow(columns: &mut [usize], width: usize) {
+    let mut surplus = columns.iter().sum::<usize>().saturating_sub(width);
+    while let Some(widest) = columns.iter_mut().max().filter(|c| surplus > 0 && **c > 1) {
+        *widest -= 1;
+        surplus -= 1;
     }
 }
 

@@ -310,40 +310,14 @@ impl Text<'_> {
 
     fn hosts(&mut self) {
         let table = AddressTable::of(&self.snapshot.job);
-        if !table.differs() && !(self.verbose && !table.subsystems.is_empty()) {
+        let all = self.verbose && !table.subsystems.is_empty();
+        if !table.differs() && !all {
             return;
         }
         let (rows, hidden) = table.most_telling(self.limits.hosts);
         let glyphs = self.page.glyphs();
-        let wide = |text: &str| escape::width(&escape::harmless(text, glyphs));
-        let mut columns: Vec<usize> = (0..=table.subsystems.len())
-            .map(|at| {
-                let cells = rows.iter().map(|row| {
-                    if at == 0 {
-                        &row.host
-                    } else {
-                        &row.cells[at - 1]
-                    }
-                });
-                let heading = if at == 0 {
-                    0
-                } else {
-                    wide(&table.subsystems[at - 1])
-                };
-                cells
-                    .map(|cell| wide(cell))
-                    .max()
-                    .unwrap_or(0)
-                    .max(heading)
-                    .max(1)
-            })
-            .collect();
-        narrow(
-            &mut columns,
-            self.page
-                .width()
-                .saturating_sub(4 + 2 * table.subsystems.len()),
-        );
+        let width = self.page.width().saturating_sub(4);
+        let columns = table.columns(&rows, width, glyphs);
         let row = |first: &str, cells: &[String]| {
             let mut line = escape::pad(first, columns[0], glyphs);
             for (cell, width) in cells.iter().zip(&columns[1..]) {
@@ -472,15 +446,6 @@ impl Text<'_> {
             self.page
                 .line(2, &[(Tone::Quiet, &more), (Tone::Quiet, hint)]);
         }
-    }
-}
-
-/// Takes columns from the widest until all fit.
-fn narrow(columns: &mut [usize], width: usize) {
-    let mut surplus = columns.iter().sum::<usize>().saturating_sub(width);
-    while let Some(widest) = columns.iter_mut().max().filter(|c| surplus > 0 && **c > 1) {
-        *widest -= 1;
-        surplus -= 1;
     }
 }
 

@@ -147,7 +147,7 @@ pub struct Binding {
     pub action: Action,
     /// What it does, in words.
     pub help: &'static str,
-    /// One word for the footer; empty to leave it out there.
+    /// One word for the footer; empty to leave it out there. (Help and quit stand beside the tabs.)
     pub footer: &'static str,
 }
 
@@ -276,9 +276,9 @@ pub const KEYMAP: &[Binding] = &[
     bind(Everywhere, &[key('6')], Go(Screen::Log), "", "Log: what a rank said"),
     bind(Everywhere, &[Key::Plain(K::Tab)], NextScreen, "", "next screen"),
     bind(Everywhere, &[Key::Plain(K::BackTab)], PreviousScreen, "", "previous screen"),
-    bind(Everywhere, &[key('?'), Key::Plain(K::F(1))], Help, "help", "show or hide this page"),
+    bind(Everywhere, &[key('?'), Key::Plain(K::F(1))], Help, "", "show or hide this page"),
     bind(Everywhere, &[Key::Ctrl('z')], Suspend, "", "put unhang in the background"),
-    bind(Everywhere, &[key('q'), Key::Ctrl('c')], Quit, "quit", "quit; the job goes on"),
+    bind(Everywhere, &[key('q'), Key::Ctrl('c')], Quit, "", "quit; the job goes on"),
 ];
 
 /// What a key means here.

@@ -92,14 +92,12 @@ fn tabs(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         let here = screen == scene.ui.screen && !scene.ui.help;
         pen.put(if here { Tone::Selected } else { Tone::Plain }, &label);
     }
-    pen.put_right(
-        if scene.ui.help {
-            Tone::Selected
-        } else {
-            Tone::Quiet
-        },
-        " ? help ",
-    );
+    let tone = if scene.ui.help {
+        Tone::Selected
+    } else {
+        Tone::Quiet
+    };
+    pen.put_right(tone, " ? help  q quit ");
 }
 
 fn footer(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {

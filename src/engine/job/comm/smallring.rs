@@ -25,7 +25,8 @@ impl Ring {
     /// The lines, newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = &Kept> {
         let n = self.lines.len();
-        (0..n).map(move |back| &self.lines[(self.next + LINES - 1 - back) % LINES.max(1) % n.max(1)])
+        (0..n)
+            .map(move |back| &self.lines[(self.next + LINES - 1 - back) % LINES.max(1) % n.max(1)])
     }
 }
 
@@ -47,9 +48,18 @@ mod tests {
     #[test]
     fn newest_come_first() {
         let mut ring = Ring::default();
-        let numbers = |ring: &Ring| ring.newest_first().map(|k| k.place.number).collect::<Vec<_>>();
+        let numbers = |ring: &Ring| {
+            ring.newest_first()
+                .map(|k| k.place.number)
+                .collect::<Vec<_>>()
+        };
         for number in 1..=6 {
-            let place = Place { source: SourceId(0), number, offset: 0, len: 0 };
+            let place = Place {
+                source: SourceId(0),
+                number,
+                offset: 0,
+                len: 0,
+            };
             let mut kept = Kept { place, text: None };
             kept.fill(0, b"");
             ring.push(kept);

@@ -33,11 +33,14 @@ pub(in crate::views::tui) struct Group {
 /// The members of a communicator by where they stand, the one least far first.
 #[must_use]
 pub(in crate::views::tui) fn groups(comm: &CommView) -> Vec<Group> {
-    let key = |m: &MemberView| (m.reached, m.last_call.clone(), stage(m));
+    fn key(m: &MemberView) -> (Option<u64>, Option<&str>, &'static str) {
+        (m.reached, m.last_call.as_deref(), stage(m))
+    }
     let mut members: Vec<&MemberView> = comm.members.iter().collect();
-    members.sort_by_cached_key(|m| (key(m), m.rank.unwrap_or(m.comm_rank)));
-    let mut groups: Vec<Group> = members
-        .chunk_by(|a, b| key(a) == key(b))
+    members.sort_by_key(|m| (key(m), m.rank.unwrap_or(m.comm_rank)));
+    let chunks: Vec<&[&MemberView]> = members.chunk_by(|a, b| key(a) == key(b)).collect();
+    let mut groups: Vec<Group> = chunks
+        .iter()
         .map(|group| Group {
             ranks: group
                 .iter()
@@ -49,20 +52,15 @@ pub(in crate::views::tui) fn groups(comm: &CommView) -> Vec<Group> {
             differs: false,
         })
         .collect();
-    let sizes: Vec<(Option<u64>, Option<String>, usize)> = groups
-        .iter()
-        .map(|g| (g.reached, g.last_call.clone(), g.ranks.len()))
-        .collect();
     for group in &mut groups {
-        let others = sizes.iter().filter(|(reached, call, _)| {
-            group.reached.is_some()
-                && *reached == group.reached
-                && call.is_some()
-                && *call != group.last_call
+        let others = chunks.iter().filter(|other| {
+            let call = other[0].last_call.as_ref();
+            other[0].reached == group.reached && call.is_some() && call != group.last_call.as_ref()
         });
         // Where it is one against one, both are marked.
-        group.differs = group.last_call.is_some()
-            && others.map(|o| o.2).max().unwrap_or(0) >= group.ranks.len();
+        let most = others.map(|other| other.len()).max().unwrap_or(0);
+        let logged = group.reached.is_some() && group.last_call.is_some();
+        group.differs = logged && most >= group.ranks.len();
     }
     groups
 }

@@ -126,9 +126,6 @@ fn facts(snapshot: &Snapshot, status: &Status) -> Vec<String> {
     if let Following::Polling(why) = &status.following {
         facts.push(format!("polling: {why}"));
     }
-    if let Some(message) = status.messages.last() {
-        facts.push(message.clone());
-    }
     facts
 }
 

@@ -1,0 +1,275 @@
+//! What unhang answers to every recorded job, against the truth, from the logs alone.
+//!
+//! `docs/accuracy.md` is this test's table; `UPDATE_DOCS=1 cargo test --test cases` writes it anew.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::{env, fs};
+
+use serde::Deserialize;
+use unhang::engine::snapshot::Snapshot;
+use unhang::engine::vocab::{Class, Severity, State};
+
+#[path = "common/drive.rs"]
+mod drive;
+#[path = "common/jobs.rs"]
+mod jobs;
+
+use jobs::Case;
+
+/// Classes that the detectors promise to get right.
+const PROMISED: [Class; 5] = [
+    Class::WrongInterface,
+    Class::MismatchedCollective,
+    Class::MissingRank,
+    Class::P2p,
+    Class::RankDied,
+];
+
+/// Share of them that must be right, in percent.
+const PROMISED_PERCENT: usize = 95;
+
+/// The fields of `truth.json` that a verdict is compared with; `fixtures/README.md` explains them.
+#[derive(Debug, Deserialize)]
+struct Truth {
+    class: Class,
+    state: State,
+    guilty_ranks: Vec<u32>,
+    guilty_hosts: Vec<String>,
+    #[serde(default)]
+    also_right: Vec<Class>,
+    #[serde(default)]
+    also_state: Vec<String>,
+    #[serde(default)]
+    also_guilty: Vec<Vec<u32>>,
+    needs: Option<String>,
+}
+
+/// A recorded job and the answer to it.
+struct Row {
+    case: Case,
+    truth: Truth,
+    answer: Snapshot,
+    wrong: Vec<&'static str>,
+}
+
+impl Row {
+    fn is_right(&self) -> bool {
+        self.wrong.is_empty()
+    }
+
+    fn is_promised(&self) -> bool {
+        PROMISED.contains(&self.case.truth.class) && self.case.truth.needs.is_none()
+    }
+}
+
+/// Every recorded job, diagnosed once.
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let cases = ["cases", "healthy"].into_iter().flat_map(jobs::recorded);
+    cases
+        .map(|case| {
+            let logs: Vec<(&str, &[u8])> = case
+                .logs
+                .iter()
+                .map(|log| (log.name.as_str(), log.bytes.as_slice()))
+                .collect();
+            let answer = drive::diagnose(&logs, case.stuck);
+            let truth = read_truth(&case);
+            let wrong = what_is_wrong(&truth, &answer);
+            Row {
+                case,
+                truth,
+                answer,
+                wrong,
+            }
+        })
+        .collect()
+});
+
+fn read_truth(case: &Case) -> Truth {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures")
+        .join(&case.name)
+        .join("truth.json");
+    let text = fs::read_to_string(path).expect("every job has a truth.json");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", case.name))
+}
+
+/// The parts of the verdict that differ from the truth and from every other honest answer.
+fn what_is_wrong(truth: &Truth, answer: &Snapshot) -> Vec<&'static str> {
+    let verdict = &answer.verdict;
+    let mut wrong = Vec::new();
+    if verdict.class != truth.class && !truth.also_right.contains(&verdict.class) {
+        wrong.push("class");
+    }
+    // A log that stops without a word about the end shows a healthy job, not a completed one.
+    let both_healthy =
+        truth.class == Class::Healthy && matches!(verdict.state, State::Healthy | State::Completed);
+    if verdict.state != truth.state
+        && !both_healthy
+        && !truth
+            .also_state
+            .iter()
+            .any(|state| state == verdict.state.name())
+    {
+        wrong.push("state");
+    }
+    if verdict.ranks != truth.guilty_ranks && !truth.also_guilty.contains(&verdict.ranks) {
+        wrong.push("ranks");
+    }
+    if verdict.hosts != truth.guilty_hosts {
+        wrong.push("hosts");
+    }
+    wrong
+}
+
+#[test]
+fn the_promised_classes_are_right() {
+    let promised: Vec<&Row> = ROWS.iter().filter(|row| row.is_promised()).collect();
+    assert!(
+        promised.len() >= 60,
+        "only {} jobs of the promised classes were found",
+        promised.len()
+    );
+    let right = promised.iter().filter(|row| row.is_right()).count();
+    let wrong: String = promised
+        .iter()
+        .filter(|row| !row.is_right())
+        .map(|row| explain(row))
+        .collect();
+    assert!(
+        right * 100 >= promised.len() * PROMISED_PERCENT,
+        "{right} of {} are right, {PROMISED_PERCENT} % are promised:\n{wrong}",
+        promised.len(),
+    );
+}
+
+#[test]
+fn healthy_jobs_are_called_healthy() {
+    let mut report = String::new();
+    for row in ROWS.iter().filter(|row| row.truth.class == Class::Healthy) {
+        if !row.is_right() {
+            report += &explain(row);
+        }
+        for finding in row
+            .answer
+            .findings
+            .iter()
+            .filter(|finding| finding.severity >= Severity::Warning)
+        {
+            writeln!(
+                report,
+                "{}: {} {}: {}",
+                row.case.name, finding.severity, finding.id, finding.title
+            )
+            .expect("a string");
+        }
+    }
+    assert!(report.is_empty(), "\n{report}");
+}
+
+#[test]
+fn the_accuracy_table_is_fresh() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/accuracy.md");
+    let table = accuracy_table();
+    if env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &table).expect("docs/ can be written");
+    }
+    let stored = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        stored == table,
+        "docs/accuracy.md is stale: UPDATE_DOCS=1 cargo test --test cases"
+    );
+}
+
+/// A wrong answer beside the right one.
+fn explain(row: &Row) -> String {
+    let (truth, verdict) = (&row.truth, &row.answer.verdict);
+    format!(
+        "{} ({}):\n  truth   {} {} {:?} {:?}\n  answer  {} {} {:?} {:?}: {}\n",
+        row.case.name,
+        row.wrong.join(", "),
+        truth.class,
+        truth.state,
+        truth.guilty_ranks,
+        truth.guilty_hosts,
+        verdict.class,
+        verdict.state,
+        verdict.ranks,
+        verdict.hosts,
+        verdict.summary,
+    )
+}
+
+fn accuracy_table() -> String {
+    let mut out = String::from(
+        "# What unhang answers to the recorded jobs\n\n\
+         Written by `UPDATE_DOCS=1 cargo test --test cases`; that test fails when this page is stale.\n\n\
+         Every job below `fixtures/` is read from its logs alone (no Flight Recorder dumps, no RAS answers), with\n\
+         `--stuck` where the job was seen to stand still. An answer is right if class, state, guilty ranks and\n\
+         guilty hosts are those of `truth.json` or one of the other honest answers listed there.\n\n\
+         ## By class\n\n\
+         | class | jobs | right |\n| --- | ---: | ---: |\n",
+    );
+    let mut classes: BTreeMap<Class, (usize, usize)> = BTreeMap::new();
+    for row in ROWS.iter().filter(|row| row.truth.needs.is_none()) {
+        let (jobs, right) = classes.entry(row.truth.class).or_default();
+        *jobs += 1;
+        *right += usize::from(row.is_right());
+    }
+    for (class, (jobs, right)) in &classes {
+        writeln!(out, "| {class} | {jobs} | {right} |").expect("a string");
+    }
+    let (jobs, right) = classes
+        .values()
+        .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    writeln!(out, "| all | {jobs} | {right} |").expect("a string");
+    let promised = ROWS.iter().filter(|row| row.is_promised());
+    let (jobs, right) = promised.fold((0, 0), |sum, row| {
+        (sum.0 + 1, sum.1 + usize::from(row.is_right()))
+    });
+    writeln!(
+        out,
+        "\n{} together: {right} of {jobs}.",
+        PROMISED.map(Class::name).join(", ")
+    )
+    .expect("a string");
+    out.push_str(
+        "Jobs that only dumps can decide are not counted; they are marked in the table below.\n",
+    );
+    out.push_str("\n## Job by job\n\n| job | | answer | summary |\n| --- | --- | --- | --- |\n");
+    for row in ROWS.iter() {
+        let verdict = &row.answer.verdict;
+        let mark = match (&row.truth.needs, row.is_right()) {
+            (_, true) => "right".to_owned(),
+            (Some(needs), false) => format!("needs {needs}"),
+            (None, false) => format!("wrong {}", row.wrong.join(", ")),
+        };
+        let summary = verdict.summary.replace('|', "\\|");
+        writeln!(
+            out,
+            "| {} | {mark} | {} {}{}{} | {summary} |",
+            row.case.name,
+            verdict.state,
+            verdict.class,
+            list(
+                " ranks",
+                verdict.ranks.iter().map(ToString::to_string).collect()
+            ),
+            list(" hosts", verdict.hosts.clone()),
+        )
+        .expect("a string");
+    }
+    out
+}
+
+/// `what a, b`, or nothing.
+fn list(what: &str, items: Vec<String>) -> String {
+    if items.is_empty() {
+        String::new()
+    } else {
+        format!("{what} {}", items.join(", "))
+    }
+}

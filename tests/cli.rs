@@ -1,0 +1,360 @@
+//! The real binary: what it prints, where, and how it ends.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The binary, with nothing of this terminal's settings.
+fn unhang() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unhang"));
+    command
+        .env_remove("NO_COLOR")
+        .env("TERM", "xterm-256color")
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(args: &[&str], folder: &Path) -> Output {
+    unhang().args(args).current_dir(folder).output().unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("not ended by a signal")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+const LINE: &str = "node-1:41:41 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\n";
+
+/// Codes of a diagnosis without trouble on the way.
+const DIAGNOSED: [i32; 4] = [0, 10, 11, 12];
+
+fn folder(files: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in files {
+        fs::write(dir.path().join(name), LINE).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn alone_it_says_what_it_can_do() {
+    let dir = folder(&[]);
+    let output = run(&[], dir.path());
+    assert_eq!(code(&output), 0);
+    for word in ["watch", "report", "replay", "demo", "rules"] {
+        assert!(out(&output).contains(word), "{word}");
+    }
+    assert_eq!(err(&output), "");
+}
+
+#[test]
+fn a_wrong_command_line_is_2_and_on_stderr() {
+    let dir = folder(&["a.log"]);
+    for args in [
+        &["frobnicate"][..],
+        &["report", "--format", "yaml"],
+        &["report", "--stuck=soon"],
+        &["report", "--ranks", "7-0", "a.log"],
+        &["demo", "no-such-case"],
+    ] {
+        let output = run(args, dir.path());
+        assert_eq!(code(&output), 2, "{args:?}");
+        assert_eq!(out(&output), "", "{args:?}");
+        assert!(
+            err(&output).starts_with("error: "),
+            "{args:?}: {}",
+            err(&output)
+        );
+    }
+}
+
+#[test]
+fn help_names_the_exit_codes() {
+    let dir = folder(&[]);
+    let output = run(&["--help"], dir.path());
+    assert_eq!(code(&output), 0);
+    assert!(out(&output).contains("12  waiting, or nothing can be said"));
+}
+
+#[test]
+fn a_missing_path_is_3() {
+    let dir = folder(&[]);
+    for command in ["report", "watch", "replay"] {
+        let output = run(&[command, "none.log"], dir.path());
+        assert_eq!(code(&output), 3, "{command}");
+        assert_eq!(out(&output), "", "{command}");
+        let text = "error: failed to open none.log: no such file or directory\nhint: ";
+        assert!(
+            err(&output).starts_with(text),
+            "{command}: {}",
+            err(&output)
+        );
+    }
+}
+
+#[test]
+fn a_folder_without_logs_is_3_and_v_says_why() {
+    let dir = folder(&[]);
+    fs::write(dir.path().join("train.py"), "print(1)\n").unwrap();
+    let output = run(&["report", "-v", "."], dir.path());
+    assert_eq!(code(&output), 3);
+    assert_eq!(out(&output), "");
+    assert!(
+        err(&output).contains("passed over ./train.py: not a log by its name"),
+        "{}",
+        err(&output)
+    );
+    assert!(
+        err(&output).contains("error: failed to find logs below .: there is none"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn a_binary_file_is_3() {
+    let dir = folder(&[]);
+    fs::write(dir.path().join("core"), [0_u8; 4096]).unwrap();
+    let output = run(&["report", "core"], dir.path());
+    assert_eq!(code(&output), 3);
+    assert_eq!(
+        err(&output),
+        "error: failed to read core: it is binary, not a log\n"
+    );
+}
+
+#[test]
+fn an_unreadable_file_among_good_ones_is_told_and_the_others_are_diagnosed() {
+    let dir = folder(&["rank0.log", "rank1.log"]);
+    symlink("nowhere", dir.path().join("rank2.log")).unwrap();
+    let output = run(&["report", "--format", "json", "."], dir.path());
+    assert_eq!(code(&output), 3);
+    assert_eq!(
+        err(&output),
+        "error: failed to open ./rank2.log: the link points to nothing\n"
+    );
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["schema"], 1);
+    assert!(json["verdict"]["state"].is_string());
+}
+
+#[test]
+fn a_cut_gz_gives_what_it_holds_and_3() {
+    let dir = folder(&[]);
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(LINE.repeat(50).as_bytes()).unwrap();
+    let packed = packer.finish().unwrap();
+    fs::write(dir.path().join("rank0.log.gz"), &packed[..packed.len() - 6]).unwrap();
+    let output = run(&["report", "--format", "json", "rank0.log.gz"], dir.path());
+    assert_eq!(code(&output), 3);
+    assert!(
+        err(&output).ends_with("rank0.log.gz: the compressed file is cut off\n"),
+        "{}",
+        err(&output)
+    );
+    assert!(out(&output).contains("\"schema\""));
+}
+
+#[test]
+fn names_of_files_do_not_reach_the_terminal_raw() {
+    let dir = folder(&[]);
+    let output = run(&["report", "a\x1b]0;title\x07.log"], dir.path());
+    assert_eq!(code(&output), 3);
+    assert!(
+        !err(&output).contains(['\x1b', '\x07']),
+        "{:?}",
+        err(&output)
+    );
+}
+
+#[test]
+fn standard_input_is_read() {
+    let dir = folder(&[]);
+    let mut child = unhang()
+        .args(["report", "--format", "json", "-"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(LINE.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(DIAGNOSED.contains(&code(&output)));
+    assert!(out(&output).contains("stdin"));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let dir = folder(&["rank0.log"]);
+    let mut child = unhang()
+        .args(["report", "rank0.log"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(DIAGNOSED.contains(&code(&output)), "{output:?}");
+    assert_eq!(err(&output), "");
+}
+
+#[test]
+fn colours_only_where_they_are_wanted() {
+    let dir = folder(&["rank0.log"]);
+    let colored = |command: &mut Command| {
+        out(&command.current_dir(dir.path()).output().unwrap()).contains("\x1b[")
+    };
+    assert!(!colored(unhang().args(["report", "."])), "not into a pipe");
+    assert!(colored(unhang().args(["report", ".", "--color", "always"])));
+    assert!(
+        colored(
+            unhang()
+                .args(["report", ".", "--color", "always"])
+                .env("NO_COLOR", "1")
+        ),
+        "asked for"
+    );
+    assert!(!colored(unhang().args(["report", ".", "--color", "never"])));
+}
+
+#[test]
+fn the_demo_is_a_report_without_a_terminal() {
+    let dir = folder(&[]);
+    let output = run(&["demo"], dir.path());
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(!out(&output).trim().is_empty());
+    assert_eq!(err(&output), "");
+    let list = out(&run(&["demo", "--list"], dir.path()));
+    assert!(list.lines().count() >= 3);
+    for line in list.lines() {
+        let case = line.split_whitespace().next().unwrap();
+        assert_eq!(code(&run(&["demo", case], dir.path())), 0, "{case}");
+    }
+}
+
+/// Waits for the end of a process that was told to end.
+fn ended(mut child: Child) -> Output {
+    let end = Instant::now() + Duration::from_secs(20);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::yield_now();
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn watch_ends_with_its_standard_input_and_records_it() {
+    let dir = folder(&[]);
+    let mut child = unhang()
+        .args(["watch", "-", "--record", "w.journal", "--format", "json"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(LINE.repeat(3).as_bytes())
+        .unwrap();
+    let live = ended(child);
+    assert!(DIAGNOSED.contains(&code(&live)), "{live:?}");
+    let again = run(&["report", "--format", "json", "w.journal"], dir.path());
+    assert_eq!(err(&again), "");
+    assert_eq!(out(&again), out(&live), "the journal gives the same answer");
+}
+
+#[test]
+fn watch_ends_in_good_order_when_it_is_told_to() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let dir = folder(&["rank0.log"]);
+        let mut child = unhang()
+            .args(["watch", ".", "--record", "w.journal"])
+            .current_dir(dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Once the journal has its first block, everything runs.
+        let end = Instant::now() + Duration::from_secs(20);
+        while fs::metadata(dir.path().join("w.journal")).map_or(0, |meta| meta.len()) < 60 {
+            assert!(
+                Instant::now() < end && child.try_wait().unwrap().is_none(),
+                "it does not run"
+            );
+            std::thread::yield_now();
+        }
+        let sent = Command::new("kill")
+            .args([format!("-{signal}"), child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+        let output = ended(child);
+        assert!(DIAGNOSED.contains(&code(&output)), "{signal}: {output:?}");
+        assert!(!out(&output).is_empty(), "{signal}: the last report");
+        let mut file = Vec::new();
+        fs::File::open(dir.path().join("w.journal"))
+            .unwrap()
+            .read_to_end(&mut file)
+            .unwrap();
+        assert!(
+            file.ends_with(b"unhangix"),
+            "{signal}: the journal is closed"
+        );
+    }
+}
+
+#[test]
+fn a_replay_without_a_terminal_is_a_report() {
+    let dir = folder(&["rank0.log", "rank1.log"]);
+    let replay = run(&["replay", "."], dir.path());
+    let report = run(&["report", "."], dir.path());
+    assert_eq!((code(&replay), out(&replay)), (code(&report), out(&report)));
+}
+
+#[test]
+fn a_named_pipe_is_read_as_a_stream() {
+    let dir = folder(&[]);
+    let fifo = dir.path().join("fifo");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let child = unhang()
+        .args(["report", "--format", "json", "fifo"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    fs::write(&fifo, LINE).unwrap();
+    let output = ended(child);
+    assert!(DIAGNOSED.contains(&code(&output)));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["schema"], 1);
+}
