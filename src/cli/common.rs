@@ -117,7 +117,7 @@ impl Common {
         };
         match format {
             Format::Text => report::text(snapshot, &options),
-            Format::Markdown => report::markdown(snapshot, &options),
+            Format::Markdown => report::markdown_with(snapshot, &options),
             Format::Json => json::to_string(snapshot, full),
         }
     }

@@ -136,8 +136,7 @@ impl Job {
     }
 
     fn host_views(&self, ranks: &Ranks) -> Vec<HostView> {
-        let mut hosts: BTreeMap<&str, BTreeMap<(String, Option<String>, String), BTreeSet<u32>>> =
-            BTreeMap::new();
+        let mut hosts: BTreeMap<&str, Choices> = BTreeMap::new();
         let mut members: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for rec in &ranks.ranks {
             let Some(host) = rec.host.as_deref() else {
