@@ -6,7 +6,7 @@ use super::{Draft, Scene, ranges, wait};
 use crate::engine::demux::Hint;
 use crate::engine::finding::Finding;
 use crate::engine::job::{Kept, RankRec};
-use crate::engine::vocab::{Phase, Role};
+use crate::engine::vocab::{Effect, Phase, Role};
 
 /// Variables that change how ranks talk to each other and so must agree on all ranks of a
 /// communicator (NCCL checks none of them, `src/enqueue.cc`, `src/graph/*.cc`). Paths of files and
@@ -52,7 +52,9 @@ const MUST_AGREE: [&str; 34] = [
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let trouble = scene.claimed
         || wait::standstill(scene).is_some()
-        || found.iter().any(|f| f.role == Role::Cause)
+        || found
+            .iter()
+            .any(|f| f.role == Role::Cause && f.effect == Effect::Fatal)
         || scene
             .ranks
             .ranks
@@ -78,7 +80,7 @@ fn variable(scene: &Scene<'_>, name: &str, trouble: bool) -> Option<Finding> {
             }
             // Values are printed when they are first read: only a rank that came as far shows by
             // its silence that it leaves the default.
-            None if came_far(scene, rec) => {
+            None if came_far(scene, rec, trouble) => {
                 values.entry(None).or_default().insert(rec.rank);
             }
             None => {}
@@ -132,14 +134,13 @@ fn odd_hosts(scene: &Scene<'_>, odd: &BTreeSet<u32>) -> BTreeSet<String> {
     }
 }
 
-fn came_far(scene: &Scene<'_>, rec: &RankRec) -> bool {
-    let prints_environment = scene
-        .records(rec)
-        .any(|r| r.nccl.is_some() || !r.env.is_empty() || r.network.is_some());
-    prints_environment
-        && scene
-            .records(rec)
-            .any(|r| r.phase >= Phase::Topology && r.pid.is_some())
+fn came_far(scene: &Scene<'_>, rec: &RankRec, trouble: bool) -> bool {
+    scene.records(rec).any(|r| {
+        let prints = r.nccl.is_some() || !r.env.is_empty() || r.network.is_some();
+        let stands = r.members.iter().any(|m| scene.job.members[m.ix()].complete);
+        // A log that just stops may have been cut in front of the line.
+        prints && (stands || (trouble && r.phase >= Phase::Topology))
+    })
 }
 
 fn version(scene: &Scene<'_>, trouble: bool) -> Option<Finding> {

@@ -237,11 +237,30 @@ fn world_size(job: &Job, writers: &[Writer]) -> Option<u32> {
         .iter()
         .filter_map(world_hint)
         .map(|rank| rank + 1)
-        .max();
+        .max()
+        .max(numbered_files(writers));
     let known = said
         .max(largest)
         .filter(|size| (1..=MOST_RANKS).contains(size))?;
     (known >= least.unwrap_or(0)).then_some(known)
+}
+
+/// Number of files, if they are numbered from 0 without a gap: there are at least as many ranks.
+fn numbered_files(writers: &[Writer]) -> Option<u32> {
+    let numbers: BTreeSet<u32> = writers
+        .iter()
+        .filter(|w| w.is_default)
+        .filter_map(file_number)
+        .collect();
+    let last = *numbers.last()?;
+    (numbers.len() > 1 && last as usize + 1 == numbers.len()).then_some(last + 1)
+}
+
+fn file_number(writer: &Writer) -> Option<u32> {
+    hint(writer, |h| match h {
+        Hint::FileNumber(n) => Some(*n),
+        _ => None,
+    })
 }
 
 fn strong_votes(job: &Job, writers: &[Writer], world: Option<u32>) -> Vec<Option<u32>> {
@@ -355,18 +374,9 @@ fn by_file_number(
     world: Option<u32>,
     of_writer: &mut [Option<u32>],
 ) {
-    let number = |w: &Writer| {
-        hint(w, |h| {
-            if let Hint::FileNumber(n) = h {
-                Some(*n)
-            } else {
-                None
-            }
-        })
-    };
     let mut numbers: BTreeMap<SourceId, u32> = BTreeMap::new();
     for writer in writers.iter().filter(|w| w.is_default) {
-        if let Some(number) = number(writer) {
+        if let Some(number) = file_number(writer) {
             numbers.insert(writer.source, number);
         }
     }
