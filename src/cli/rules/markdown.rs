@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::engine::catalog::template::example;
 use crate::engine::catalog::{Catalog, FixTemplate, Rule};
 
 /// The whole page. A test compares `docs/rules.md` with it.
@@ -30,8 +31,7 @@ const HEAD: &str = "\
 # Rules
 
 Made from `rules/` by `UPDATE_DOCS=1 cargo test --test rules`; do not edit.
-`unhang rules explain ID` shows one of them. In titles and fixes, `{…}` stands for what the case at
-hand has there, and `[[…]]` is left out where it is not known.
+`unhang rules explain ID` shows one of them. `<…>` stands for what the case at hand has there.
 
 | id | name | class | severity | role |
 | --- | --- | --- | --- | --- |
@@ -100,19 +100,20 @@ fn write_fix(out: &mut String, number: usize, fix: &FixTemplate) {
     let cures = if fix.cures { "cures" } else { "works around" };
     let mut text = format!("{number}. *{}, {cures}.* {}", fix.kind, code(&fix.text));
     for (name, value) in &fix.env {
-        write!(text, " `{name}={value}`").expect("a string takes all");
+        write!(text, " `{name}={}`", example(value)).expect("a string takes all");
     }
     if let Some(caution) = &fix.caution {
         write!(text, " Caution: {}", code(caution)).expect("a string takes all");
     }
     if let Some(undo) = &fix.undo {
-        write!(text, " Undo: `{undo}`.").expect("a string takes all");
+        write!(text, " Undo: `{}`.", example(undo)).expect("a string takes all");
     }
     line(out, &text);
 }
 
-/// Angle brackets outside of backticks would be taken for HTML.
+/// The text without a case. Angle brackets outside of backticks would be taken for HTML.
 fn code(text: &str) -> String {
+    let text = example(text);
     let mut out = String::with_capacity(text.len());
     let mut quoted = false;
     for c in text.chars() {

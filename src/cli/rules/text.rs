@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthStr;
 
+use crate::engine::catalog::template::example;
 use crate::engine::catalog::{Catalog, FixTemplate, Rule, Status};
 use crate::engine::vocab::Class;
 
@@ -43,19 +44,20 @@ pub(super) fn explain(rule: &Rule) -> String {
             status(rule.status)
         ),
     );
-    paragraph(&mut out, "", &rule.title);
+    paragraph(&mut out, "", &example(&rule.title));
 
     heading(&mut out, "What it means");
-    paragraphs(&mut out, &rule.meaning);
+    paragraphs(&mut out, &example(&rule.meaning));
     heading(&mut out, "Why it happens");
-    paragraphs(&mut out, &rule.why);
+    paragraphs(&mut out, &example(&rule.why));
     if !rule.fixes.is_empty() {
         heading(&mut out, "What to do");
         for (n, fix) in rule.fixes.iter().enumerate() {
             write_fix(&mut out, n + 1, fix);
         }
     }
-    items(&mut out, "Evidence it needs", &rule.missing);
+    let missing: Vec<String> = rule.missing.iter().map(|m| example(m)).collect();
+    items(&mut out, "Evidence it needs", &missing);
     if let Some(detector) = &rule.detector {
         heading(&mut out, "How it is found");
         paragraph(
@@ -98,15 +100,15 @@ fn status(status: Status) -> &'static str {
 fn write_fix(out: &mut String, number: usize, fix: &FixTemplate) {
     let cures = if fix.cures { "cures" } else { "works around" };
     line(out, &format!("  {number}. {} ({cures})", fix.kind));
-    paragraph(out, "     ", &fix.text);
+    paragraph(out, "     ", &example(&fix.text));
     for (name, value) in &fix.env {
-        line(out, &format!("     export {name}={value}"));
+        line(out, &format!("     export {name}={}", example(value)));
     }
     if let Some(caution) = &fix.caution {
-        paragraph(out, "     ", &format!("Caution: {caution}"));
+        paragraph(out, "     ", &format!("Caution: {}", example(caution)));
     }
     if let Some(undo) = &fix.undo {
-        paragraph(out, "     ", &format!("Undo: {undo}"));
+        paragraph(out, "     ", &format!("Undo: {}", example(undo)));
     }
 }
 

@@ -58,6 +58,28 @@ pub fn fill(template: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     out
 }
 
+/// The template as it reads without a case: every hole shows what stands for an empty one, or its
+/// name (`rank <ranks>`).
+#[must_use]
+pub fn example(template: &str) -> String {
+    let mut out = String::with_capacity(template.len());
+    let mut at = 0;
+    while let Some((piece, end)) = next(template, at) {
+        match piece {
+            Piece::Text(text) => out.push_str(text),
+            Piece::Open | Piece::Close => {}
+            Piece::Hole {
+                name,
+                noun,
+                default: "",
+            } => push(&mut out, noun, &format!("<{name}>")),
+            Piece::Hole { default, .. } => out.push_str(default),
+        }
+        at = end;
+    }
+    out
+}
+
 /// Checks that every hole is one of `known` or of [`ALWAYS`] and that sections are closed.
 ///
 /// # Errors
@@ -195,6 +217,14 @@ mod tests {
         assert_eq!(with("node-7"), "rank node-7");
         assert_eq!(with("ranks 1, 2"), "ranks 1, 2");
         assert_eq!(with(""), "");
+    }
+
+    #[test]
+    fn an_example_names_its_holes() {
+        assert_eq!(
+            example("{a|one} on {ranks#rank}[[ ({b})]]"),
+            "one on rank <ranks> (<b>)"
+        );
     }
 
     #[test]
