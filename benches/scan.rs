@@ -139,7 +139,7 @@ fn demux(sources: &Sources) -> u64 {
         demux.open(&info(source, name));
         for (at, chunk) in bytes.chunks(CHUNK).enumerate() {
             demux.feed(source, (at * CHUNK) as u64, chunk, &mut |line, _| {
-                lines += black_box(line.message).len() as u64
+                lines += black_box(line.message).len() as u64;
             });
         }
         demux.end(source, &mut |line, _| lines += line.message.len() as u64);

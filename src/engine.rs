@@ -212,6 +212,8 @@ impl Engine {
                 within,
             ));
         });
+        // A writer may be known before its first whole line.
+        job.know(demux.writers());
         job.end_chunk(offset, chunk);
     }
 
@@ -239,6 +241,7 @@ impl Engine {
                 false,
             ));
         });
+        job.know(demux.writers());
     }
 }
 

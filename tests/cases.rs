@@ -247,6 +247,7 @@ fn accuracy_table() -> String {
             (Some(needs), false) => format!("needs {needs}"),
             (None, false) => format!("wrong {}", row.wrong.join(", ")),
         };
+        let ranks: Vec<String> = verdict.ranks.iter().map(ToString::to_string).collect();
         let summary = verdict.summary.replace('|', "\\|");
         writeln!(
             out,
@@ -254,11 +255,8 @@ fn accuracy_table() -> String {
             row.case.name,
             verdict.state,
             verdict.class,
-            list(
-                " ranks",
-                verdict.ranks.iter().map(ToString::to_string).collect()
-            ),
-            list(" hosts", verdict.hosts.clone()),
+            list(" ranks", &ranks),
+            list(" hosts", &verdict.hosts),
         )
         .expect("a string");
     }
@@ -266,7 +264,7 @@ fn accuracy_table() -> String {
 }
 
 /// `what a, b`, or nothing.
-fn list(what: &str, items: Vec<String>) -> String {
+fn list(what: &str, items: &[String]) -> String {
     if items.is_empty() {
         String::new()
     } else {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use unhang::engine::limits::LINE_BYTES;
-use unhang::engine::vocab::{Severity, State};
+use unhang::engine::vocab::State;
 
 #[path = "common/drive.rs"]
 mod drive;
@@ -44,17 +44,14 @@ fn samples() -> Vec<(String, Vec<u8>)> {
 fn hostile_bytes_accuse_nobody() {
     for (name, bytes) in samples() {
         let answer = drive::diagnose(&[("rank0.log", &bytes)], false);
+        // Half a job's log may be waited for, but nothing in here stands still or ended somebody.
+        let verdict = &answer.verdict;
+        assert_ne!(verdict.state, State::Hung, "{name}: {}", verdict.summary);
         assert!(
-            answer.verdict.ranks.is_empty(),
+            verdict.ranks.is_empty() || verdict.state == State::Waiting,
             "{name} accuses {:?}: {}",
-            answer.verdict.ranks,
-            answer.verdict.summary
-        );
-        assert_ne!(
-            answer.verdict.state,
-            State::Hung,
-            "{name}: {}",
-            answer.verdict.summary
+            verdict.ranks,
+            verdict.summary
         );
         assert_eq!(
             answer.inputs.bytes,
@@ -100,13 +97,6 @@ fn random_bytes_and_random_damage_crash_nothing() {
             }
         }
         let answer = drive::diagnose(&[("a.log", &bytes), ("b.log", &bytes)], true);
-        let alarms = answer
-            .findings
-            .iter()
-            .filter(|finding| finding.severity == Severity::Error);
-        assert!(
-            alarms.count() <= answer.findings.len(),
-            "findings are whole"
-        );
+        assert_eq!(answer.inputs.bytes, 2 * bytes.len() as u64, "seed {seed}");
     }
 }

@@ -54,9 +54,9 @@ fn files(folders: &[&str]) -> Vec<(String, PathBuf)> {
         for entry in entries {
             let path = entry.expect("a listed entry").path();
             if path.is_dir() {
-                walk(&path, found)
+                walk(&path, found);
             } else {
-                found.push(path)
+                found.push(path);
             }
         }
     }

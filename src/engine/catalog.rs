@@ -157,8 +157,8 @@ pub struct Hit {
     pub captures: Vec<(&'static str, Range<usize>)>,
 }
 
-/// Every rule.
-#[derive(Debug, Default)]
+/// Every rule. A clone shares the compiled patterns.
+#[derive(Clone, Debug, Default)]
 pub struct Catalog {
     rules: Vec<Rule>,
     patterns: Vec<Pattern>,

@@ -1,10 +1,15 @@
 //! Drives the engine as a saved job does: sources first, then their bytes, then the claim.
 
+use std::sync::LazyLock;
+
 use unhang::engine::catalog::Catalog;
 use unhang::engine::ids::SourceId;
 use unhang::engine::input::{EndReason, Input, SourceInfo, SourceKind};
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::{Engine, Options};
+
+/// The built-in rules, compiled once: tests start thousands of engines.
+static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::builtin);
 
 /// One piece of a source: its index, where the piece starts, and the bytes.
 pub(crate) type Piece<'a> = (usize, u64, &'a [u8]);
@@ -15,7 +20,7 @@ pub(crate) fn diagnose_pieces<'a>(
     pieces: impl IntoIterator<Item = Piece<'a>>,
     stuck: bool,
 ) -> Snapshot {
-    let mut engine = Engine::new(Catalog::builtin(), Options::default());
+    let mut engine = Engine::new(CATALOG.clone(), Options::default());
     for (n, name) in names.iter().enumerate() {
         engine.handle(
             None,

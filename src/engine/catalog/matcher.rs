@@ -47,7 +47,7 @@ impl Pattern {
 }
 
 /// The literals of all patterns of one class of line.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ClassMatcher {
     /// Says quickly that no literal is in a message. `None` where the class has no pattern.
     quick: Option<Quick>,
@@ -60,7 +60,7 @@ pub(super) struct ClassMatcher {
 }
 
 /// The first look at a message.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Quick {
     /// SIMD, for up to 64 literals.
     Packed(packed::Searcher),
