@@ -53,15 +53,15 @@ impl<'a> Scene<'a> {
         writers.into_iter().map(move |w| &job.records[w.ix()])
     }
 
-    /// Records of the current attempt with their world rank, if known.
+    /// Records of the current attempt with their world rank, if known, in an order that does not
+    /// depend on arrival.
     pub fn all_records(&self) -> impl Iterator<Item = (Option<u32>, &'a Record)> + '_ {
-        let job = self.job;
-        job.records
+        let (job, ranks) = (self.job, self.ranks);
+        ranks
+            .in_order
             .iter()
-            .zip(&self.ranks.of_writer)
-            .zip(&self.ranks.stale)
-            .filter(|(_, stale)| !**stale)
-            .map(|((record, rank), _)| (*rank, record))
+            .filter(|w| !ranks.stale[w.ix()])
+            .map(|w| (ranks.of_writer[w.ix()], &job.records[w.ix()]))
     }
 
     /// The member that stands for this rank of the communicator.

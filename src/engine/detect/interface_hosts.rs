@@ -111,11 +111,7 @@ pub(super) struct Failure<'a> {
 /// Every connect that failed, by rank.
 pub(super) fn failures<'a>(scene: &'a Scene<'_>) -> Vec<Failure<'a>> {
     let mut all = Vec::new();
-    for (ix, record) in scene.job.records.iter().enumerate() {
-        if scene.ranks.stale[ix] {
-            continue;
-        }
-        let rank = scene.ranks.of_writer[ix];
+    for (rank, record) in scene.all_records() {
         let host = rank
             .and_then(|r| scene.host_of(r))
             .or(record.host.as_deref());

@@ -11,6 +11,7 @@ use super::comm::{CommKey, MemberIx};
 use super::{Job, Record};
 use crate::engine::demux::{Hint, Writer};
 use crate::engine::ids::{CommIx, SourceId, WriterIx};
+use crate::engine::line::Place;
 
 /// One rank of the world.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +58,9 @@ pub struct Ranks {
     pub of_writer: Vec<Option<u32>>,
     /// Writers that belong to an earlier attempt.
     pub stale: Vec<bool>,
+    /// Every writer, by source and then by first appearance in it: the same however the sources' bytes
+    /// were interleaved.
+    pub in_order: Vec<WriterIx>,
     /// Writers whose rank is not known and that wrote something.
     pub others: Vec<WriterIx>,
     /// The communicators of the current attempt.
@@ -81,6 +85,7 @@ impl Ranks {
             world,
             of_writer,
             stale,
+            in_order: in_order(writers),
             ..Self::default()
         };
         found.collect(job, writers);
@@ -125,9 +130,9 @@ impl Ranks {
                 ..RankRec::default()
             })
             .collect();
-        for (ix, writer) in writers.iter().enumerate() {
+        for at in self.in_order.clone() {
+            let (ix, writer) = (at.ix(), &writers[at.ix()]);
             let record = &job.records[ix];
-            let at = WriterIx::from_ix(ix);
             let Some(rank) = self.of_writer[ix].filter(|rank| *rank < count) else {
                 if record.lines > 0 {
                     self.others.push(at);
@@ -195,7 +200,31 @@ impl Ranks {
                 taken_twice,
             });
         }
+        // The order of arrival is an accident; the order in the sources is not.
+        let first = |c: &CommRec| {
+            c.members
+                .values()
+                .filter_map(|m| first_place(job, *m))
+                .min()
+        };
+        self.comms.sort_by_key(|c| (first(c), c.ix));
     }
+}
+
+fn in_order(writers: &[Writer]) -> Vec<WriterIx> {
+    let mut order: Vec<WriterIx> = (0..writers.len()).map(WriterIx::from_ix).collect();
+    order.sort_by_key(|w| (writers[w.ix()].source, *w));
+    order
+}
+
+/// Where a member of a communicator first shows.
+fn first_place(job: &Job, member: MemberIx) -> Option<Place> {
+    let member = &job.members[member.ix()];
+    let line = member
+        .start_line
+        .as_ref()
+        .or(member.complete_line.as_ref())?;
+    Some(line.place)
 }
 
 fn hint<T>(writer: &Writer, of: impl Fn(&Hint) -> Option<T>) -> Option<T> {
