@@ -73,10 +73,10 @@ impl<'a> Scene<'a> {
     /// Hosts of the current attempt, as printed.
     #[must_use]
     pub fn hosts(&self) -> BTreeSet<&str> {
-        self.ranks
-            .ranks
-            .iter()
-            .filter_map(|r| r.host.as_deref())
+        let of_ranks = self.ranks.ranks.iter().filter_map(|r| r.host.as_deref());
+        let of_others = self.ranks.others.iter();
+        of_ranks
+            .chain(of_others.filter_map(|w| self.job.records[w.ix()].host.as_deref()))
             .collect()
     }
 

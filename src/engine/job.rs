@@ -112,6 +112,7 @@ impl Job {
         record.lines += 1;
         record.last_seen = seen.or(record.last_seen);
         record.last = Some(Kept::deferred(line, borrowed));
+        record.tail = [record.tail[1], record.tail[2], line.place.number];
         if record.touched != self.feed {
             record.touched = self.feed;
             self.touched_writers.push(line.writer);
