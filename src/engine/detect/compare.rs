@@ -219,10 +219,9 @@ pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut [Finding]) {
     let plugin = found.iter().position(|f| f.id == "PLUG001");
     let rdma = found.iter().position(|f| f.id == "IB001");
     if let (Some(plugin), Some(rdma)) = (plugin, rdma) {
-        let named = found[plugin]
-            .ranks
-            .iter()
-            .any(|r| scene.env_of(*r, "NCCL_NET_PLUGIN").is_some());
+        let named = scene
+            .all_records()
+            .any(|(_, r)| r.env.contains_key("NCCL_NET_PLUGIN"));
         let less = if named { rdma } else { plugin };
         found[less].role = Role::Symptom;
     }

@@ -78,7 +78,9 @@ impl Ranks {
         let mut of_writer = strong_votes(job, writers, world);
         by_pid(job, writers, &mut of_writer);
         by_local_rank(job, writers, world, &mut of_writer);
+        by_node(writers, world, &mut of_writer);
         by_file_number(job, writers, world, &mut of_writer);
+        by_name(writers, &mut of_writer);
         by_source(job, writers, &mut of_writer);
         let stale = stale_writers(job, writers, world, &of_writer);
         let mut found = Self {
@@ -396,6 +398,31 @@ fn by_local_rank(job: &Job, writers: &[Writer], world: Option<u32>, of_writer: &
     }
 }
 
+/// As many nodes (pods, hosts by number) as ranks: each has one.
+fn by_node(writers: &[Writer], world: Option<u32>, of_writer: &mut [Option<u32>]) {
+    let node = |w: &Writer| {
+        hint(w, |h| match h {
+            Hint::Node(node) => Some(*node),
+            _ => None,
+        })
+    };
+    let nodes: BTreeSet<u32> = writers.iter().filter_map(node).collect();
+    let agrees = writers
+        .iter()
+        .zip(&*of_writer)
+        .all(|(w, rank)| node(w).zip(*rank).is_none_or(|(node, rank)| node == rank));
+    let one_each = Some(nodes.len() as u64) == world.map(u64::from)
+        && nodes.last().copied() == world.map(|size| size - 1);
+    if !one_each || !agrees {
+        return;
+    }
+    for (ix, writer) in writers.iter().enumerate() {
+        if of_writer[ix].is_none() {
+            of_writer[ix] = node(writer);
+        }
+    }
+}
+
 /// The number in a file's name, if every file with a number and a stronger vote agrees.
 fn by_file_number(
     job: &Job,
@@ -426,6 +453,31 @@ fn by_file_number(
     for (ix, writer) in writers.iter().enumerate() {
         if of_writer[ix].is_none() {
             of_writer[ix] = numbers.get(&writer.source).copied();
+        }
+    }
+}
+
+/// Writers of one source that the launcher calls the same (a pod, a worker) are one rank, if only one
+/// rank is among them.
+fn by_name(writers: &[Writer], of_writer: &mut [Option<u32>]) {
+    let name = |w: &Writer| {
+        hint(w, |h| match h {
+            Hint::Name(name) => Some((w.source, name.clone())),
+            _ => None,
+        })
+    };
+    let mut known: BTreeMap<(SourceId, String), BTreeSet<u32>> = BTreeMap::new();
+    for (writer, rank) in writers.iter().zip(&*of_writer) {
+        if let (Some(name), Some(rank)) = (name(writer), rank) {
+            known.entry(name).or_default().insert(*rank);
+        }
+    }
+    for (ix, writer) in writers.iter().enumerate() {
+        let ranks = name(writer).and_then(|name| known.get(&name));
+        if let (None, Some(ranks)) = (of_writer[ix], ranks)
+            && ranks.len() == 1
+        {
+            of_writer[ix] = ranks.first().copied();
         }
     }
 }
