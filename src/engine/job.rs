@@ -153,7 +153,7 @@ impl Job {
                     member.ended |= *complete && !*abort;
                 }
                 if !*abort {
-                    self.records[ix].progress = line.place.number;
+                    self.records[ix].got_on(line);
                 }
             }
             Event::Channel {
@@ -226,7 +226,7 @@ impl Job {
         };
         let record = &mut self.records[writer.ix()];
         record.active = Some(ix);
-        record.progress = line.place.number;
+        record.got_on(line);
         record.advance(phase);
     }
 
@@ -316,7 +316,7 @@ impl Job {
         };
         let record = &mut self.records[writer.ix()];
         record.active = Some(ix);
-        record.progress = line.place.number;
+        record.got_on(line);
         record.phase = Phase::Collective;
         let member = &mut self.members[ix.ix()];
         if member.touched != self.feed {
