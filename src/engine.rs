@@ -65,8 +65,6 @@ pub struct Engine {
     claim: Option<Option<Duration>>,
     first: Option<Time>,
     now: Option<Time>,
-    /// When something other than a tick was last seen.
-    last_input: Option<Time>,
     unparsed: u64,
     generation: u64,
     recent: Option<Recent>,
@@ -85,7 +83,6 @@ impl Engine {
             claim: None,
             first: None,
             now: None,
-            last_input: None,
             unparsed: 0,
             generation: 0,
             recent: options.keep_recent.then(Recent::default),
@@ -97,7 +94,6 @@ impl Engine {
         self.first = self.first.or(seen);
         self.now = seen.or(self.now);
         if !matches!(input, Input::Tick) {
-            self.last_input = seen.or(self.last_input);
             self.generation += 1;
         }
         match input {
@@ -111,6 +107,9 @@ impl Engine {
                 self.flush(seen, source);
                 self.demux.restart(source);
                 self.job.gap(source);
+                if let Some(recent) = &mut self.recent {
+                    recent.forget(source);
+                }
             }
             Input::Ended {
                 source,
@@ -140,7 +139,7 @@ impl Engine {
             catalog: &self.catalog,
             hits: &self.hits,
             claimed: self.claim.is_some(),
-            silent_for: self.silent_for(),
+            now: self.now,
         };
         let findings = detect::run(&scene);
         let (verdict, findings) = cause::judge(&scene, findings);
@@ -162,11 +161,6 @@ impl Engine {
         let ranks = Ranks::resolve(&self.job, self.demux.writers());
         let writers = ranks.ranks.get(rank as usize).map(|r| r.writers.as_slice());
         recent.of(writers.unwrap_or_default())
-    }
-
-    /// How long nothing new has come while somebody watched.
-    fn silent_for(&self) -> Option<Duration> {
-        Some(self.now?.since(self.last_input?))
     }
 
     /// Time matters only while the job is not known to have ended.

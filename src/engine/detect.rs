@@ -17,12 +17,12 @@ mod silent;
 pub mod wait;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::catalog::Catalog;
 use super::demux::{Hint, Writer};
 use super::finding::Finding;
 use super::hits::Hits;
+use super::input::Time;
 use super::job::{CommRec, Job, Member, RankRec, Ranks, Record};
 
 pub use draft::{Draft, ranges};
@@ -41,8 +41,8 @@ pub struct Scene<'a> {
     pub hits: &'a Hits,
     /// The user says that the job stands still.
     pub claimed: bool,
-    /// How long nothing new has come while watching.
-    pub silent_for: Option<Duration>,
+    /// The time, while somebody watches.
+    pub now: Option<Time>,
 }
 
 impl<'a> Scene<'a> {

@@ -155,7 +155,7 @@ impl Job {
                     member.ended |= *complete && !*abort;
                 }
                 if !*abort {
-                    self.records[ix].progress = line.place.number;
+                    self.records[ix].got_on(line);
                 }
             }
             Event::Channel {
@@ -228,7 +228,7 @@ impl Job {
         };
         let record = &mut self.records[writer.ix()];
         record.active = Some(ix);
-        record.progress = line.place.number;
+        record.got_on(line);
         record.advance(phase);
     }
 
@@ -322,7 +322,7 @@ impl Job {
         };
         let record = &mut self.records[writer.ix()];
         record.active = Some(ix);
-        record.progress = line.place.number;
+        record.got_on(line);
         record.phase = Phase::Collective;
         let member = &mut self.members[ix.ix()];
         if member.touched != self.feed {

@@ -147,7 +147,10 @@ impl<'a> Draft<'a> {
             .filter_map(|rank| self.scene.host_of(*rank));
         finding.hosts.extend(hosts.map(str::to_owned));
         finding.evidence.sort();
-        finding.evidence.dedup();
+        // One line may have been given for two ranks.
+        finding
+            .evidence
+            .dedup_by_key(|e| (e.source, e.line, e.offset));
         let kept = finding.evidence.len() as u64;
         finding.evidence.truncate(limits::EVIDENCE_PER_FINDING);
         finding.more_evidence = self.count.max(kept) - finding.evidence.len() as u64;

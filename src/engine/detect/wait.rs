@@ -1,7 +1,13 @@
 //! What proves that a job stands still, and how its ranks ended.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use super::Scene;
 use crate::engine::event::Exit;
+use crate::engine::finding::Finding;
+use crate::engine::ids::SourceId;
+use crate::engine::input::Time;
 use crate::engine::job::{CommRec, Kept, RankRec};
 use crate::engine::vocab::Effect;
 
@@ -28,6 +34,47 @@ pub fn standstill<'a>(scene: &Scene<'a>) -> Option<&'a Kept> {
             .find(|c| c.attempts >= ATTEMPTS || c.gave_up);
         watchdog.or(store).or(barrier).or(connects.map(|c| &c.last))
     })
+}
+
+/// True if silence proves that what `cause` tells of stands still: for longer than its rule's
+/// patience, while somebody watched, nobody who waits got any further and nobody who is waited for
+/// printed anything. Rules without `patience_s` are never proven so.
+#[must_use]
+pub fn fell_silent(scene: &Scene<'_>, cause: &Finding) -> bool {
+    let rule = scene.catalog.rule(cause.rule);
+    let patience = rule
+        .threshold("patience_s")
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let (Some(now), Some(patience)) = (scene.now, patience) else {
+        return false;
+    };
+    let waited_for = |rank: u32| cause.accused.is_empty() || cause.accused.contains(&rank);
+    // Lines of nobody known in the same source may be those of a rank that is waited for.
+    let sources: BTreeSet<SourceId> = scene
+        .all_records()
+        .filter(|(rank, _)| rank.is_some_and(waited_for))
+        .map(|(_, record)| record.source)
+        .collect();
+    let theirs = scene.all_records().filter(|(rank, record)| match rank {
+        Some(rank) => waited_for(*rank),
+        None => sources.contains(&record.source),
+    });
+    let theirs = theirs.filter_map(|(_, record)| record.last_seen);
+    let waiting = scene
+        .ranks
+        .ranks
+        .iter()
+        .filter(|rec| cause.ranks.contains(&rec.rank) && !waited_for(rec.rank));
+    let waiting = waiting.filter_map(|rec| got_on(scene, rec));
+    let last = theirs.chain(waiting).max();
+    last.is_some_and(|last| now.since(last) > patience)
+}
+
+/// When a rank last got on. What its other threads print while it waits does not count, unless
+/// nothing else was seen of it.
+fn got_on(scene: &Scene<'_>, rank: &RankRec) -> Option<Time> {
+    let progressed = scene.records(rank).filter_map(|r| r.progressed).max();
+    progressed.or_else(|| scene.records(rank).filter_map(|r| r.last_seen).max())
 }
 
 /// How a rank's process ended, as far as it was seen.
