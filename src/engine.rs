@@ -141,7 +141,9 @@ impl Engine {
             hits: &self.hits,
             claimed: self.claim.is_some(),
             silent_for: self.silent_for(),
-        };
+            reports: detect::Reports::default(),
+        }
+        .indexed();
         let findings = detect::run(&scene);
         let (verdict, findings) = cause::judge(&scene, findings);
         self.view(&ranks, verdict, findings)
@@ -290,7 +292,7 @@ impl Engine {
                 .or_else(|| findings.iter().position(|f| f.ranks.contains(&rank)));
         }
         for host in &mut job.hosts {
-            host.odd = verdict.hosts.contains(&host.name);
+            host.odd = verdict.hosts.binary_search(&host.name).is_ok();
         }
         let mut inputs = snapshot::InputsView {
             unparsed_lines: self.unparsed,
