@@ -28,13 +28,14 @@ pub mod vocab;
 
 use std::time::Duration;
 
-use catalog::Catalog;
+use catalog::{Catalog, Seen};
 use demux::{Demux, Writer};
 use hits::Hits;
 use ids::SourceId;
 use input::{EndReason, Input, SourceInfo, Time};
 use job::{Job, Ranks};
 use line::{Line, Place};
+use parse::Parser;
 use recent::Recent;
 use snapshot::Snapshot;
 
@@ -56,6 +57,7 @@ struct Source {
 /// The engine.
 pub struct Engine {
     catalog: Catalog,
+    parser: Parser,
     demux: Demux,
     job: Job,
     hits: Hits,
@@ -76,6 +78,7 @@ impl Engine {
     pub fn new(catalog: Catalog, options: Options) -> Self {
         Self {
             catalog,
+            parser: Parser::default(),
             demux: Demux::default(),
             job: Job::default(),
             hits: Hits::default(),
@@ -140,7 +143,9 @@ impl Engine {
             hits: &self.hits,
             claimed: self.claim.is_some(),
             now: self.now,
-        };
+            reports: detect::Reports::default(),
+        }
+        .indexed();
         let findings = detect::run(&scene);
         let (verdict, findings) = cause::judge(&scene, findings);
         self.view(&ranks, verdict, findings)
@@ -185,6 +190,7 @@ impl Engine {
     fn bytes(&mut self, seen: Option<Time>, source: SourceId, offset: u64, chunk: &[u8]) {
         let Self {
             catalog,
+            parser,
             demux,
             job,
             hits,
@@ -197,6 +203,7 @@ impl Engine {
             let within = line.place.offset >= offset;
             *unparsed += u64::from(!take(
                 catalog,
+                parser,
                 job,
                 hits,
                 recent.as_mut(),
@@ -215,6 +222,7 @@ impl Engine {
     fn flush(&mut self, seen: Option<Time>, source: SourceId) {
         let Self {
             catalog,
+            parser,
             demux,
             job,
             hits,
@@ -226,6 +234,7 @@ impl Engine {
         demux.end(source, &mut |line, writers| {
             *unparsed += u64::from(!take(
                 catalog,
+                parser,
                 job,
                 hits,
                 recent.as_mut(),
@@ -247,6 +256,7 @@ impl Engine {
 #[inline]
 fn take(
     catalog: &Catalog,
+    parser: &Parser,
     job: &mut Job,
     hits: &mut Hits,
     recent: Option<&mut Recent>,
@@ -261,9 +271,18 @@ fn take(
     if let Some(recent) = recent {
         recent.push(line);
     }
-    let event = parse::parse(line);
+    // What NCCL prints tells by its beginning whether the rules have to look at it.
+    let literals = if line.class.is_nccl() {
+        Seen::default()
+    } else {
+        catalog.look(line.class, line.message)
+    };
+    let event = parser.parse(line, literals.parser);
     job.take(line, event.as_ref(), seen, borrowed);
-    let matched = Job::wants_rules(line.class, event.as_ref()) && hits.take(catalog, line);
+    let wanted = Job::wants_rules(line.class, event.as_ref());
+    let matched = wanted
+        && (literals.rules || line.class.is_nccl() && catalog.look(line.class, line.message).rules)
+        && hits.take(catalog, line);
     matched || event.is_some()
 }
 
@@ -284,7 +303,7 @@ impl Engine {
                 .or_else(|| findings.iter().position(|f| f.ranks.contains(&rank)));
         }
         for host in &mut job.hosts {
-            host.odd = verdict.hosts.contains(&host.name);
+            host.odd = verdict.hosts.binary_search(&host.name).is_ok();
         }
         let mut inputs = snapshot::InputsView {
             unparsed_lines: self.unparsed,

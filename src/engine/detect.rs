@@ -13,10 +13,11 @@ mod missing;
 mod missing_calls;
 mod p2p;
 mod pytorch;
+mod reports;
 mod silent;
 pub mod wait;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::catalog::Catalog;
 use super::demux::{Hint, Writer};
@@ -26,6 +27,7 @@ use super::input::Time;
 use super::job::{CommRec, Job, Member, RankRec, Ranks, Record};
 
 pub use draft::{Draft, ranges};
+pub use reports::Reports;
 
 /// Everything a detector may look at.
 pub struct Scene<'a> {
@@ -43,9 +45,18 @@ pub struct Scene<'a> {
     pub claimed: bool,
     /// The time, while somebody watches.
     pub now: Option<Time>,
+    /// What launchers reported; see [`Scene::indexed`].
+    pub reports: Reports<'a>,
 }
 
 impl<'a> Scene<'a> {
+    /// Looks up once what is asked for every rank.
+    #[must_use]
+    pub fn indexed(mut self) -> Self {
+        self.reports = Reports::of(self.all_records().flat_map(|(_, r)| &r.reports));
+        self
+    }
+
     /// The records of a rank.
     pub fn records(&self, rank: &RankRec) -> impl Iterator<Item = &'a Record> + use<'a> {
         let job = self.job;
@@ -102,18 +113,16 @@ impl<'a> Scene<'a> {
     /// Hosts all of whose ranks are in the set.
     #[must_use]
     pub fn whole_hosts(&self, ranks: &BTreeSet<u32>) -> BTreeSet<String> {
-        let inside = |host: &str| {
-            let mut of_host = self
-                .ranks
-                .ranks
-                .iter()
-                .filter(|r| r.host.as_deref() == Some(host));
-            of_host.all(|r| ranks.contains(&r.rank))
-        };
-        self.hosts()
+        let mut whole: BTreeMap<&str, bool> = BTreeMap::new();
+        for rec in &self.ranks.ranks {
+            if let Some(host) = rec.host.as_deref() {
+                *whole.entry(host).or_insert(true) &= ranks.contains(&rec.rank);
+            }
+        }
+        whole
             .into_iter()
-            .filter(|host| inside(host))
-            .map(str::to_owned)
+            .filter(|(_, whole)| *whole)
+            .map(|(host, _)| host.to_owned())
             .collect()
     }
 

@@ -60,9 +60,15 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             .ranks
             .iter()
             .any(|r| wait::end_of(scene, r) == wait::End::Badly);
+    // A variable that nobody sets differs nowhere.
+    let set: BTreeSet<&str> = scene
+        .all_records()
+        .flat_map(|(_, r)| r.env.keys().map(String::as_str))
+        .collect();
     found.extend(
         MUST_AGREE
             .iter()
+            .filter(|name| set.contains(*name))
             .filter_map(|name| variable(scene, name, trouble)),
     );
     found.extend(version(scene, trouble));

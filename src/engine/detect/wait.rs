@@ -91,11 +91,7 @@ pub enum End {
 /// How a rank ended.
 #[must_use]
 pub fn end_of(scene: &Scene<'_>, rank: &RankRec) -> End {
-    let reported = scene
-        .all_records()
-        .flat_map(|(_, r)| &r.reports)
-        .find(|r| r.rank == Some(rank.rank));
-    match reported.and_then(|r| r.exit) {
+    match scene.reports.of_rank(rank.rank).and_then(|r| r.exit) {
         Some(Exit::Code(0)) => return End::Well,
         Some(_) => return End::Badly,
         None => {}
