@@ -355,6 +355,8 @@ fn unreachable<'a>(
         .find(|f| f.connect.address.as_deref().is_some_and(is_loopback));
     let id = if looped.is_some() && hosts.len() < 2 {
         "NET007"
+    } else if lasting.iter().any(|f| has_no_route(f)) {
+        "NET012"
     } else {
         "NET010"
     };
@@ -386,7 +388,7 @@ fn unreachable<'a>(
     // Without a route the fault is at the host that tries.
     let no_route: BTreeSet<&str> = lasting
         .iter()
-        .filter(|f| f.connect.reason.contains("Network is unreachable"))
+        .filter(|f| has_no_route(f))
         .filter_map(|f| f.host)
         .collect();
     let ends: Vec<BTreeSet<&str>> = lasting
@@ -407,6 +409,8 @@ fn unreachable<'a>(
     } else {
         no_route
     };
+    let cut_off: BTreeSet<String> = guilty.iter().map(|h| (*h).to_owned()).collect();
+    draft.fact("cut_off", host_names(&cut_off, scene.hosts().len()));
     for host in guilty {
         draft.accuse_hosts([host.to_owned()]);
         let ranks = scene
@@ -426,4 +430,9 @@ fn unreachable<'a>(
     }
     draft.count(lasting.iter().map(|f| f.connect.count).sum());
     Some(draft.build())
+}
+
+/// `Network is unreachable` comes from the host that tries: it has no route.
+fn has_no_route(failure: &Failure<'_>) -> bool {
+    failure.connect.reason.contains("Network is unreachable")
 }

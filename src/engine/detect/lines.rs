@@ -7,6 +7,7 @@ use crate::engine::catalog::CaptureKind;
 use crate::engine::finding::Finding;
 use crate::engine::hits::HitRecord;
 use crate::engine::ids::{RuleIx, WriterIx};
+use crate::engine::job::Kept;
 
 /// Adds a finding for every rule that matched.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
@@ -34,6 +35,7 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
     let mut draft = Draft::of(scene, rule);
     let mut values: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     let mut accused = BTreeSet::new();
+    let mut lines: Vec<(&Kept, Option<u32>)> = Vec::new();
     for (writer, record) in records {
         let rank = scene.ranks.rank_of(*writer);
         draft.ranks(rank).count(record.count);
@@ -45,9 +47,7 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
                 draft.accuse_hosts([host.to_owned()]);
             }
         }
-        for line in &record.lines {
-            draft.evidence(line, rank);
-        }
+        lines.extend(record.lines.iter().map(|line| (line, rank)));
         for captures in &record.captures {
             for (name, value) in captures {
                 *values.entry(name).or_default().entry(value).or_default() += 1;
@@ -65,6 +65,10 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
         if let Some((value, _)) = most {
             draft.fact(name, *value);
         }
+    }
+    lines.sort_by_key(|(line, _)| line.place);
+    for (line, rank) in lines {
+        draft.evidence(line, rank);
     }
     let world = scene.ranks.ranks.len() as u32;
     accused.retain(|rank| *rank < world.max(1));

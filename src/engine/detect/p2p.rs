@@ -135,11 +135,7 @@ fn by_environment(
     }
     let through = paths.first().map(|p| p.link.transport.name());
     draft
-        .fact(
-            "variable",
-            variable.strip_prefix("NCCL_P2P_").unwrap_or(variable),
-        )
-        .fact("value", *value)
+        .fact("value", format!("{variable}={value}"))
         .fact("path", through.unwrap_or_default())
         .ranks(off.iter().filter_map(|(rank, ..)| *rank))
         .accuse(off.iter().filter_map(|(rank, ..)| *rank));
