@@ -15,6 +15,8 @@ use super::vocab::{Class, Confidence, Effect, Role, Severity, State};
 #[must_use]
 pub fn judge(scene: &Scene<'_>, mut findings: Vec<Finding>) -> (Verdict, Vec<Finding>) {
     fold(&mut findings);
+    // A refusal that something else explains says nothing of its own.
+    findings.retain(|f| f.class != Class::NetworkUnreachable || f.role != Role::Symptom);
     let main = main_cause(&findings);
     let state = state::of(scene, main.map(|at| &findings[at]), &findings);
     if state == State::Waiting {

@@ -221,15 +221,14 @@ fn version(scene: &Scene<'_>, trouble: bool) -> Option<Finding> {
 }
 
 /// Of two rules that one line fits, the one that the other evidence supports.
-pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut [Finding]) {
+pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let plugin = found.iter().position(|f| f.id == "PLUG001");
     let rdma = found.iter().position(|f| f.id == "IB001");
     if let (Some(plugin), Some(rdma)) = (plugin, rdma) {
         let named = scene
             .all_records()
             .any(|(_, r)| r.env.contains_key("NCCL_NET_PLUGIN"));
-        let less = if named { rdma } else { plugin };
-        found[less].role = Role::Symptom;
+        found.remove(if named { rdma } else { plugin });
     }
     let mesh = found.iter().position(|f| f.id == "GLOO001");
     let loopback = found.iter().position(|f| f.id == "NET009");

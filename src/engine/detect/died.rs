@@ -7,7 +7,7 @@ use crate::engine::event::Exit;
 use crate::engine::finding::Finding;
 use crate::engine::input::ProcessState;
 use crate::engine::job::{ExceptionSeen, Kept, RankRec};
-use crate::engine::vocab::Confidence;
+use crate::engine::vocab::{Class, Confidence, Role};
 
 /// Texts of exceptions that say "somebody else ended or did not come" (PyTorch 1.13–2.15, NCCL's
 /// `ncclGetErrorString`, Gloo): who raises one of them is a victim.
@@ -78,7 +78,11 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     if ended.is_empty() {
         by_children(scene, &mut ended);
     }
-    if ended.is_empty() {
+    let mismatch = found
+        .iter()
+        .any(|f| f.class == Class::MismatchedCollective && f.role == Role::Cause);
+    // Whoever ends a job that hangs by a mismatch closes its connections.
+    if ended.is_empty() && !mismatch {
         by_peers(scene, &mut ended);
     }
     first_only(&mut ended);
@@ -266,7 +270,7 @@ fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
                     continue;
                 }
                 ended.entry(rank).or_insert(Ended {
-                    how: format!("closed its connections: rank {} saw it go", rec.rank),
+                    how: format!("rank {} saw its connections close", rec.rank),
                     signal: None,
                     exit: None,
                     raised: None,

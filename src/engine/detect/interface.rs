@@ -316,6 +316,7 @@ fn unconnected<'a>(
             "interface",
             interfaces.into_iter().collect::<Vec<_>>().join(", "),
         )
+        .fact("how", how_chosen(scene, &hosts.iter().collect::<Vec<_>>()))
         .fact("address", towards.unwrap_or_default())
         .fact(
             "error",
@@ -435,4 +436,21 @@ fn unreachable<'a>(
 /// `Network is unreachable` comes from the host that tries: it has no route.
 fn has_no_route(failure: &Failure<'_>) -> bool {
     failure.connect.reason.contains("Network is unreachable")
+}
+
+/// Who chose the interfaces: a variable, or NCCL by itself.
+fn how_chosen(scene: &Scene<'_>, hosts: &[&HostChoice<'_>]) -> String {
+    let interfaces: BTreeSet<&str> = hosts.iter().map(|h| h.chosen.interface.as_str()).collect();
+    let interfaces = interfaces.into_iter().collect::<Vec<_>>().join(" and ");
+    let set: BTreeSet<&str> = scene
+        .all_records()
+        .filter_map(|(_, r)| r.env.get("NCCL_SOCKET_IFNAME"))
+        .map(|(value, _)| value.as_str())
+        .collect();
+    if set.is_empty() {
+        format!("NCCL chose {interfaces} by itself")
+    } else {
+        let values = set.into_iter().collect::<Vec<_>>().join(" and ");
+        format!("NCCL_SOCKET_IFNAME={values} leads to {interfaces}")
+    }
 }

@@ -149,7 +149,8 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     let (major, minor) = (&sides[0], &sides[1]);
     let others: usize = sides[1..].iter().map(|side| side.ranks.len()).sum();
     let majority = major.ranks.len() > others;
-    let went_on = went_on(scene, comm, &members, ordinal);
+    let went_on = went_on(scene, comm, &members, ordinal)
+        || (!proven_standstill(scene) && hangs_nobody(&major.call, &minor.call));
     let swapped = swapped(scene, comm, &members, ordinal, major, minor);
     let id = match (went_on, swapped, majority) {
         (true, ..) => "COLL004",
@@ -251,6 +252,12 @@ fn went_on(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordina
     // Calls are asynchronous: one call behind a hang may be queued, several equal ones that every
     // rank made are progress.
     equal >= 2 && !proven_standstill(scene)
+}
+
+/// NCCL compares nothing: another reduction, root or datatype of the same size moves as many bytes and
+/// completes with wrong numbers.
+fn hangs_nobody(a: &Call, b: &Call) -> bool {
+    a.func == b.func && a.bytes().is_some() && a.bytes() == b.bytes()
 }
 
 fn proven_standstill(scene: &Scene<'_>) -> bool {

@@ -175,7 +175,9 @@ impl Ranks {
         for (ix, comm) in job.comms.iter().enumerate() {
             let mut members: BTreeMap<u32, MemberIx> = BTreeMap::new();
             let mut taken_twice = Vec::new();
-            for member in &comm.members {
+            let mut ordered = comm.members.clone();
+            ordered.sort_by_key(|m| (first_place(job, *m), *m));
+            for member in &ordered {
                 let seen = &job.members[member.ix()];
                 if seen.rank == u32::MAX || self.stale[seen.writer.ix()] {
                     continue;
