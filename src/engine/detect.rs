@@ -43,6 +43,10 @@ pub struct Scene<'a> {
     pub claimed: bool,
     /// The time, while somebody watches.
     pub now: Option<Time>,
+    /// Since when: what was seen later was written later.
+    pub watched_since: Option<Time>,
+    /// Some source has not ended.
+    pub more_may_come: bool,
 }
 
 impl<'a> Scene<'a> {
