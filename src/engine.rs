@@ -28,13 +28,14 @@ pub mod vocab;
 
 use std::time::Duration;
 
-use catalog::Catalog;
+use catalog::{Catalog, Seen};
 use demux::{Demux, Writer};
 use hits::Hits;
 use ids::SourceId;
 use input::{EndReason, Input, SourceInfo, Time};
 use job::{Job, Ranks};
 use line::{Line, Place};
+use parse::Parser;
 use recent::Recent;
 use snapshot::Snapshot;
 
@@ -56,6 +57,7 @@ struct Source {
 /// The engine.
 pub struct Engine {
     catalog: Catalog,
+    parser: Parser,
     demux: Demux,
     job: Job,
     hits: Hits,
@@ -78,6 +80,7 @@ impl Engine {
     pub fn new(catalog: Catalog, options: Options) -> Self {
         Self {
             catalog,
+            parser: Parser::default(),
             demux: Demux::default(),
             job: Job::default(),
             hits: Hits::default(),
@@ -148,7 +151,9 @@ impl Engine {
             now: self.now,
             watched_since: self.watched_since,
             more_may_come: self.sources.iter().flatten().any(|s| s.ended.is_none()),
-        };
+            reports: detect::Reports::default(),
+        }
+        .indexed();
         let findings = detect::run(&scene);
         let (verdict, findings) = cause::judge(&scene, findings);
         self.view(&ranks, verdict, findings)
@@ -193,6 +198,7 @@ impl Engine {
     fn bytes(&mut self, seen: Option<Time>, source: SourceId, offset: u64, chunk: &[u8]) {
         let Self {
             catalog,
+            parser,
             demux,
             job,
             hits,
@@ -205,6 +211,7 @@ impl Engine {
             let within = line.place.offset >= offset;
             *unparsed += u64::from(!take(
                 catalog,
+                parser,
                 job,
                 hits,
                 recent.as_mut(),
@@ -223,6 +230,7 @@ impl Engine {
     fn flush(&mut self, seen: Option<Time>, source: SourceId) {
         let Self {
             catalog,
+            parser,
             demux,
             job,
             hits,
@@ -234,6 +242,7 @@ impl Engine {
         demux.end(source, &mut |line, writers| {
             *unparsed += u64::from(!take(
                 catalog,
+                parser,
                 job,
                 hits,
                 recent.as_mut(),
@@ -255,6 +264,7 @@ impl Engine {
 #[inline]
 fn take(
     catalog: &Catalog,
+    parser: &Parser,
     job: &mut Job,
     hits: &mut Hits,
     recent: Option<&mut Recent>,
@@ -269,9 +279,18 @@ fn take(
     if let Some(recent) = recent {
         recent.push(line);
     }
-    let event = parse::parse(line);
+    // What NCCL prints tells by its beginning whether the rules have to look at it.
+    let literals = if line.class.is_nccl() {
+        Seen::default()
+    } else {
+        catalog.look(line.class, line.message)
+    };
+    let event = parser.parse(line, literals.parser);
     job.take(line, event.as_ref(), seen, borrowed);
-    let matched = Job::wants_rules(line.class, event.as_ref()) && hits.take(catalog, line);
+    let wanted = Job::wants_rules(line.class, event.as_ref());
+    let matched = wanted
+        && (literals.rules || line.class.is_nccl() && catalog.look(line.class, line.message).rules)
+        && hits.take(catalog, line);
     matched || event.is_some()
 }
 
@@ -292,7 +311,7 @@ impl Engine {
                 .or_else(|| findings.iter().position(|f| f.ranks.contains(&rank)));
         }
         for host in &mut job.hosts {
-            host.odd = verdict.hosts.contains(&host.name);
+            host.odd = verdict.hosts.binary_search(&host.name).is_ok();
         }
         let mut inputs = snapshot::InputsView {
             unparsed_lines: self.unparsed,

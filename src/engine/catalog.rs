@@ -6,6 +6,7 @@
 mod builtin;
 mod error;
 mod gate;
+mod grams;
 mod load;
 mod matcher;
 mod schema;
@@ -157,6 +158,15 @@ pub struct Hit {
     pub captures: Vec<(&'static str, Range<usize>)>,
 }
 
+/// Whose literals are in a message; see [`Catalog::look`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// One of a rule's: [`Catalog::matches`] may find a hit.
+    pub rules: bool,
+    /// One of [`super::parse::literals`].
+    pub parser: bool,
+}
+
 /// Every rule. A clone shares the compiled patterns.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
@@ -229,8 +239,20 @@ impl Catalog {
             .map(|(ix, _)| RuleIx::from_ix(ix))
     }
 
+    /// Searches a message once for every literal that a rule or the parser wants to see in it.
+    #[must_use]
+    pub fn look(&self, class: LineClass, message: &[u8]) -> Seen {
+        let matcher = self.classes.get(class as usize);
+        // Without any rule loaded nobody has searched.
+        let nobody = Seen {
+            rules: false,
+            parser: true,
+        };
+        matcher.map_or(nobody, |matcher| matcher.look(message))
+    }
+
     /// Adds a hit for every rule that matches a message of this class, in the order of their
-    /// indices. Allocates nothing for a message without any rule's literal in it.
+    /// indices. Worth calling only where [`Catalog::look`] saw a rule's literal.
     pub fn matches(&self, class: LineClass, message: &[u8], out: &mut Vec<Hit>) {
         if let Some(matcher) = self.classes.get(class as usize) {
             matcher.matches(&self.patterns, message, out);

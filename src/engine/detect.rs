@@ -13,10 +13,11 @@ mod missing;
 mod missing_calls;
 mod p2p;
 mod pytorch;
+mod reports;
 mod silent;
 pub mod wait;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::catalog::Catalog;
 use super::demux::{Hint, Writer};
@@ -26,6 +27,7 @@ use super::input::Time;
 use super::job::{CommRec, Job, Member, RankRec, Ranks, Record};
 
 pub use draft::{Draft, ranges};
+pub use reports::Reports;
 
 /// Everything a detector may look at.
 pub struct Scene<'a> {
@@ -47,9 +49,18 @@ pub struct Scene<'a> {
     pub watched_since: Option<Time>,
     /// Some source has not ended.
     pub more_may_come: bool,
+    /// What launchers reported; see [`Scene::indexed`].
+    pub reports: Reports<'a>,
 }
 
 impl<'a> Scene<'a> {
+    /// Looks up once what is asked for every rank.
+    #[must_use]
+    pub fn indexed(mut self) -> Self {
+        self.reports = Reports::of(self.all_records().flat_map(|(_, r)| &r.reports));
+        self
+    }
+
     /// The records of a rank.
     pub fn records(&self, rank: &RankRec) -> impl Iterator<Item = &'a Record> + use<'a> {
         let job = self.job;
@@ -57,15 +68,15 @@ impl<'a> Scene<'a> {
         writers.into_iter().map(move |w| &job.records[w.ix()])
     }
 
-    /// Records of the current attempt with their world rank, if known.
+    /// Records of the current attempt with their world rank, if known, in an order that does not
+    /// depend on arrival.
     pub fn all_records(&self) -> impl Iterator<Item = (Option<u32>, &'a Record)> + '_ {
-        let job = self.job;
-        job.records
+        let (job, ranks) = (self.job, self.ranks);
+        ranks
+            .in_order
             .iter()
-            .zip(&self.ranks.of_writer)
-            .zip(&self.ranks.stale)
-            .filter(|(_, stale)| !**stale)
-            .map(|((record, rank), _)| (*rank, record))
+            .filter(|w| !ranks.stale[w.ix()])
+            .map(|w| (ranks.of_writer[w.ix()], &job.records[w.ix()]))
     }
 
     /// The member that stands for this rank of the communicator.
@@ -77,10 +88,10 @@ impl<'a> Scene<'a> {
     /// Hosts of the current attempt, as printed.
     #[must_use]
     pub fn hosts(&self) -> BTreeSet<&str> {
-        self.ranks
-            .ranks
-            .iter()
-            .filter_map(|r| r.host.as_deref())
+        let of_ranks = self.ranks.ranks.iter().filter_map(|r| r.host.as_deref());
+        let of_others = self.ranks.others.iter();
+        of_ranks
+            .chain(of_others.filter_map(|w| self.job.records[w.ix()].host.as_deref()))
             .collect()
     }
 
@@ -106,18 +117,16 @@ impl<'a> Scene<'a> {
     /// Hosts all of whose ranks are in the set.
     #[must_use]
     pub fn whole_hosts(&self, ranks: &BTreeSet<u32>) -> BTreeSet<String> {
-        let inside = |host: &str| {
-            let mut of_host = self
-                .ranks
-                .ranks
-                .iter()
-                .filter(|r| r.host.as_deref() == Some(host));
-            of_host.all(|r| ranks.contains(&r.rank))
-        };
-        self.hosts()
+        let mut whole: BTreeMap<&str, bool> = BTreeMap::new();
+        for rec in &self.ranks.ranks {
+            if let Some(host) = rec.host.as_deref() {
+                *whole.entry(host).or_insert(true) &= ranks.contains(&rec.rank);
+            }
+        }
+        whole
             .into_iter()
-            .filter(|host| inside(host))
-            .map(str::to_owned)
+            .filter(|(_, whole)| *whole)
+            .map(|(host, _)| host.to_owned())
             .collect()
     }
 

@@ -246,3 +246,14 @@ words!(
         App = "app",
     }
 );
+
+impl LineClass {
+    /// True for lines that NCCL prints.
+    #[must_use]
+    pub fn is_nccl(self) -> bool {
+        matches!(
+            self,
+            Self::NcclInfo | Self::NcclWarn | Self::NcclCall | Self::NcclOther
+        )
+    }
+}

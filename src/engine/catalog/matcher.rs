@@ -1,11 +1,13 @@
 //! Which rules match a message: literals first, then the regexes behind those that were found.
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind, packed};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use bstr::ByteSlice;
 use regex::bytes::Regex;
 
-use super::Hit;
+use super::grams::Grams;
+use super::{Hit, Seen};
 use crate::engine::ids::RuleIx;
+use crate::engine::parse;
 use crate::engine::vocab::LineClass;
 
 /// Words of the set of patterns seen in a line that fit on the stack.
@@ -46,25 +48,17 @@ impl Pattern {
     }
 }
 
-/// The literals of all patterns of one class of line.
+/// The literals of all patterns of one class of line, and those that the parser looks for there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassMatcher {
-    /// Says quickly that no literal is in a message. `None` where the class has no pattern.
-    quick: Option<Quick>,
+    /// Says quickly that no literal is in a message. `None` where the class has no literal.
+    quick: Option<Grams>,
     /// Finds every literal, overlapping ones too.
     all: Option<AhoCorasick>,
-    /// By literal in `all`: position in `patterns`.
+    /// By literal in `all`: position in `patterns`; the parser's own come behind.
     owner: Vec<usize>,
     /// The patterns of the class, in the order of their rules.
     patterns: Vec<usize>,
-}
-
-/// The first look at a message.
-#[derive(Clone, Debug)]
-enum Quick {
-    /// SIMD, for up to 64 literals.
-    Packed(packed::Searcher),
-    Automaton(AhoCorasick),
 }
 
 impl ClassMatcher {
@@ -73,9 +67,6 @@ impl ClassMatcher {
         let patterns: Vec<usize> = (0..all.len())
             .filter(|&i| all[i].classes.contains(&class))
             .collect();
-        if patterns.is_empty() {
-            return Self::default();
-        }
         let mut literals: Vec<&[u8]> = Vec::new();
         let mut owner = Vec::new();
         for (at, &pattern) in patterns.iter().enumerate() {
@@ -84,22 +75,44 @@ impl ClassMatcher {
                 owner.push(at);
             }
         }
+        for literal in parse::literals(class) {
+            literals.push(literal);
+        }
+        if literals.is_empty() {
+            return Self::default();
+        }
         Self {
-            quick: Some(Quick::new(&literals)),
+            quick: Some(Grams::new(&literals)),
             all: Some(automaton(&literals)),
             owner,
             patterns,
         }
     }
 
+    /// Which kinds of literal are in a message.
+    pub(super) fn look(&self, message: &[u8]) -> Seen {
+        let mut seen = Seen::default();
+        let (Some(quick), Some(automaton)) = (&self.quick, &self.all) else {
+            return seen;
+        };
+        if !quick.may_be_in(message) {
+            return seen;
+        }
+        for found in automaton.find_overlapping_iter(message) {
+            if found.pattern().as_usize() < self.owner.len() {
+                seen.rules = true;
+            } else {
+                seen.parser = true;
+            }
+        }
+        seen
+    }
+
     /// Adds a hit for each rule that matches.
     pub(super) fn matches(&self, all: &[Pattern], message: &[u8], out: &mut Vec<Hit>) {
-        let (Some(quick), Some(automaton)) = (&self.quick, &self.all) else {
+        let Some(automaton) = &self.all else {
             return;
         };
-        if !quick.may_match(message) {
-            return;
-        }
         let words = self.patterns.len().div_ceil(64);
         let mut stack = [0u64; STACK_WORDS];
         let mut heap = vec![0; if words > STACK_WORDS { words } else { 0 }];
@@ -109,8 +122,9 @@ impl ClassMatcher {
             &mut stack[..words]
         };
         for found in automaton.find_overlapping_iter(message) {
-            let at = self.owner[found.pattern().as_usize()];
-            seen[at / 64] |= 1 << (at % 64);
+            if let Some(at) = self.owner.get(found.pattern().as_usize()) {
+                seen[at / 64] |= 1 << (at % 64);
+            }
         }
         let mut last = None;
         for (at, &pattern) in self.patterns.iter().enumerate() {
@@ -123,30 +137,6 @@ impl ClassMatcher {
                 last = Some(hit.rule);
                 out.push(hit);
             }
-        }
-    }
-}
-
-impl Quick {
-    fn new(literals: &[&[u8]]) -> Self {
-        // A literal that contains another one is found with it.
-        let mut needed: Vec<&[u8]> = literals.to_vec();
-        needed.sort_unstable();
-        needed.dedup();
-        let shorter = |a: &[u8]| {
-            literals
-                .iter()
-                .any(|b| b.len() < a.len() && a.contains_str(b))
-        };
-        needed.retain(|literal| !shorter(literal));
-        let searcher = packed::Config::new().builder().extend(&needed).build();
-        searcher.map_or_else(|| Self::Automaton(automaton(&needed)), Self::Packed)
-    }
-
-    fn may_match(&self, message: &[u8]) -> bool {
-        match self {
-            Self::Packed(searcher) => searcher.find(message).is_some(),
-            Self::Automaton(automaton) => automaton.is_match(message),
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::header;
+use super::header::{self, Tail};
 use crate::engine::ids::WriterIx;
+use crate::engine::vocab::LineClass;
 
 /// What the bytes of a line up to `host:pid:` mean.
 #[derive(Clone, Copy, Debug)]
@@ -26,20 +27,39 @@ const KNOWN: usize = 4_096;
 pub(super) struct Hot {
     last: Vec<u8>,
     last_known: Option<Known>,
+    /// Of the line before, if it was an INFO line: its front up to the message.
+    whole: Vec<u8>,
+    thread: (u32, Option<i64>),
     known: FxHashMap<Box<[u8]>, Known>,
 }
 
 impl Hot {
     /// What `line` begins with, and what is behind that.
+    #[inline]
     pub(super) fn get<'a>(
         &mut self,
         line: &'a [u8],
         finder: &header::Finder,
-    ) -> Option<(Known, &'a [u8])> {
-        if let Some(known) = self.last_known
-            && let Some(rest) = line.strip_prefix(self.last.as_slice())
-        {
-            return Some((known, rest));
+    ) -> Option<(Known, Tail<'a>)> {
+        if let Some(known) = self.last_known {
+            if !self.whole.is_empty()
+                && let Some(behind) = line.strip_prefix(self.whole.as_slice())
+            {
+                let (tid, dev) = self.thread;
+                return Some((
+                    known,
+                    Tail {
+                        tid,
+                        dev,
+                        location: None,
+                        class: LineClass::NcclInfo,
+                        behind,
+                    },
+                ));
+            }
+            if let Some(rest) = line.strip_prefix(self.last.as_slice()) {
+                return Some((known, self.tail(line, rest)?));
+            }
         }
         if self.known.is_empty() {
             return None;
@@ -47,7 +67,19 @@ impl Hot {
         let head = finder.head(line)?;
         let known = *self.known.get(head)?;
         self.remember(head, known);
-        Some((known, &line[head.len()..]))
+        Some((known, self.tail(line, &line[head.len()..])?))
+    }
+
+    /// Reads what is behind `host:pid:`, and remembers it for the next line.
+    fn tail<'a>(&mut self, line: &'a [u8], rest: &'a [u8]) -> Option<Tail<'a>> {
+        let tail = header::tail(rest)?;
+        self.whole.clear();
+        if tail.class == LineClass::NcclInfo && tail.location.is_none() {
+            self.whole
+                .extend_from_slice(&line[..line.len() - tail.behind.len()]);
+            self.thread = (tail.tid, tail.dev);
+        }
+        Some(tail)
     }
 
     /// Remembers what `head` means.
@@ -63,5 +95,6 @@ impl Hot {
         self.last.clear();
         self.last.extend_from_slice(head);
         self.last_known = Some(known);
+        self.whole.clear();
     }
 }

@@ -181,19 +181,16 @@ impl Stream {
 
     /// The quick way: a line that begins as the NCCL line before it.
     fn same_header(&mut self, raw: &[u8], place: Place, context: &mut Context<'_>) -> bool {
-        let Some((known, rest)) = self.hot.get(raw, &context.scratch.nccl) else {
+        let Some((known, tail)) = self.hot.get(raw, &context.scratch.nccl) else {
             return false;
         };
-        let Some(Tail {
+        let Tail {
             tid,
             dev,
             location,
             class,
             behind,
-        }) = header::tail(rest)
-        else {
-            return false;
-        };
+        } = tail;
         if context.scratch.nccl.find(behind, 0).is_some() {
             return false;
         }

@@ -152,11 +152,7 @@ fn gave_up_before(records: &[&crate::engine::job::Record], line: &Kept) -> bool 
 
 /// A launcher's report: a signal from outside or a bad status that no timeout of its own explains.
 fn by_report<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
-    let reports: Vec<_> = scene.all_records().flat_map(|(_, r)| &r.reports).collect();
-    let of_rank = |r: &&&crate::engine::job::ExitReport| {
-        r.rank == Some(rec.rank) || (r.rank.is_none() && r.pid.is_some() && r.pid == rec.pid)
-    };
-    let report = reports.iter().find(of_rank)?;
+    let report = scene.reports.of_process(rec)?;
     // SIGTERM is the launcher's own clean-up; SIGABRT is how a watchdog ends its process.
     let (how, signal, exit) = match report.exit? {
         Exit::Signal(15) | Exit::Code(0) => return None,
@@ -247,7 +243,17 @@ fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
     if !proven {
         return;
     }
+    let closed_any = scene.all_records().any(|(_, r)| !r.closed.is_empty());
+    if !closed_any {
+        return;
+    }
+    let (by_host, behind) = (ranks_by_host(scene), behind(scene));
+    // NCCL counts the local ranks of a host in the order of ranks.
+    let rank_on = |host: &str, local: u32| by_host.get(host)?.get(local as usize).copied();
     for rec in &scene.ranks.ranks {
+        let Some(host) = rec.host.as_deref() else {
+            continue;
+        };
         let gave_up = scene.gave_up(rec);
         for record in scene.records(rec) {
             for closed in &record.closed {
@@ -255,11 +261,10 @@ fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
                 let after = gave_up
                     .iter()
                     .any(|(source, line)| *source == place.source && *line < place.number);
-                let Some(rank) = closed.local.and_then(|local| local_rank(scene, rec, local))
-                else {
+                let Some(rank) = closed.local.and_then(|local| rank_on(host, local)) else {
                     continue;
                 };
-                if after || rank == rec.rank || !is_behind(scene, rank) {
+                if after || rank == rec.rank || !behind.contains(&rank) {
                     continue;
                 }
                 ended.entry(rank).or_insert(Ended {
@@ -275,29 +280,29 @@ fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
     }
 }
 
-/// The world rank of a local rank on the host of `rec`: NCCL counts them in the order of ranks.
-fn local_rank(scene: &Scene<'_>, rec: &RankRec, local: u32) -> Option<u32> {
-    let host = rec.host.as_deref()?;
-    let mut of_host = scene
-        .ranks
-        .ranks
-        .iter()
-        .filter(|r| r.host.as_deref() == Some(host));
-    of_host.nth(local as usize).map(|r| r.rank)
+fn ranks_by_host<'a>(scene: &'a Scene<'_>) -> BTreeMap<&'a str, Vec<u32>> {
+    let mut by_host: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for rec in &scene.ranks.ranks {
+        if let Some(host) = rec.host.as_deref() {
+            by_host.entry(host).or_default().push(rec.rank);
+        }
+    }
+    by_host
 }
 
-/// True if a rank made fewer calls than another on some communicator and did not end it.
-fn is_behind(scene: &Scene<'_>, rank: u32) -> bool {
-    scene.ranks.comms.iter().any(|comm| {
+/// Ranks that made fewer calls than another on some communicator and did not end it.
+fn behind(scene: &Scene<'_>) -> BTreeSet<u32> {
+    let mut behind = BTreeSet::new();
+    for comm in &scene.ranks.comms {
         let members = comm
             .members
             .iter()
             .map(|(r, m)| (*r, &scene.job.members[m.ix()]));
         let most = members.clone().map(|(_, m)| m.reached).max().unwrap_or(0);
-        members
-            .filter(|(r, _)| scene.ranks.world_rank(scene.job, comm, *r) == Some(rank))
-            .any(|(_, m)| m.reached < most && !m.ended)
-    })
+        let late = members.filter(|(_, m)| m.reached < most && !m.ended);
+        behind.extend(late.filter_map(|(r, _)| scene.ranks.world_rank(scene.job, comm, r)));
+    }
+    behind
 }
 
 /// Of several in one source the first to end is the cause of the rest.

@@ -11,6 +11,7 @@ use super::interface_hosts::{
 };
 use super::{Draft, Scene, wait};
 use crate::engine::finding::Finding;
+use crate::engine::job::Record;
 use crate::engine::vocab::Confidence;
 
 /// Attempts after which a connect that is still refused is no race at start-up.
@@ -72,10 +73,12 @@ fn in_start_up(scene: &Scene<'_>) -> bool {
                     .all(|m| !scene.job.members[m.ix()].complete)
         }
         None => {
-            let mut seen = scene.ranks.ranks.iter().peekable();
-            seen.peek().is_some()
+            let nccl =
+                |r: &&Record| r.pid.is_some() && (r.network.is_some() || !r.addresses.is_empty());
+            let mut in_bootstrap = scene.all_records().map(|(_, r)| r).filter(nccl).peekable();
+            in_bootstrap.peek().is_some()
                 && scene.ranks.comms.is_empty()
-                && seen.all(|rec| scene.records(rec).any(|r| r.network.is_some()))
+                && in_bootstrap.all(|r| r.network.is_some())
         }
     }
 }
@@ -99,7 +102,7 @@ fn accuse(draft: &mut Draft<'_>, odd: &[&HostChoice<'_>], hosts: &[HostChoice<'_
 
 fn show(draft: &mut Draft<'_>, hosts: &[&HostChoice<'_>], failures: &[Failure<'_>]) {
     for host in hosts.iter().take(8) {
-        draft.evidence(&host.chosen.line, Some(host.rank));
+        draft.evidence(&host.chosen.line, host.rank);
     }
     for failure in failures.iter().take(3) {
         draft.evidence(&failure.connect.last, failure.rank);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{Draft, Scene, ranges};
 use crate::engine::finding::Finding;
-use crate::engine::job::{Call, CommKey, CommRec, Member};
+use crate::engine::job::{Call, CommKey, CommRec, Kept, Member};
 use crate::engine::vocab::Confidence;
 
 /// Communicators of one job that are reported at most; the rest would repeat them.
@@ -216,16 +216,13 @@ fn show(
     }
 }
 
-/// The line of the call at `ordinal`, if it was kept.
-pub(super) fn line_of(member: &Member, ordinal: u64) -> Option<&crate::engine::job::Kept> {
-    if let Some(deviation) = member.deviations.iter().find(|d| d.ordinal == ordinal) {
-        return Some(&deviation.line);
-    }
-    if !member.peers.is_empty() {
-        return None; // Point-to-point calls stand between the collectives.
-    }
-    let back = usize::try_from(member.reached.checked_sub(ordinal + 1)?).ok()?;
-    member.recent.newest_first().nth(back)
+/// The line of the call at `ordinal`, if it was kept: one of the member's last ones, else one that
+/// was unlike the reference.
+pub(super) fn line_of(member: &Member, ordinal: u64) -> Option<&Kept> {
+    member.recent.at(ordinal).or_else(|| {
+        let mut deviations = member.deviations.iter();
+        deviations.find(|d| d.ordinal == ordinal).map(|d| &d.line)
+    })
 }
 
 /// True if every rank that made a call at `ordinal` made later ones, those are equal, or all of
@@ -319,7 +316,7 @@ fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
                 .ranks(world_ranks(scene, comm, &[*rank, peer]));
             draft.finding().comm = Some(comm_name(scene, comm));
             for (rank, side) in [(*rank, *member), (peer, *other)] {
-                if let Some(line) = side.recent.newest_first().next() {
+                if let Some(line) = side.recent.newest() {
                     draft.evidence(line, scene.ranks.world_rank(scene.job, comm, rank));
                 }
             }

@@ -167,7 +167,7 @@ fn finding(
         };
         let world = scene.ranks.world_rank(scene.job, comm, *rank);
         let line = if lag.behind.contains(rank) {
-            member.recent.newest_first().next()
+            member.recent.newest()
         } else {
             line_of(member, lag.common)
         };
@@ -257,9 +257,10 @@ fn work_behind(scene: &Scene<'_>) -> Option<Finding> {
 
 /// Most ranks gave up waiting and a few did not: those were not waiting with them.
 fn without_timeout(scene: &Scene<'_>) -> Option<Finding> {
+    let by_rule = waits_by_rule(scene);
     let timed_out = |rec: &RankRec| {
         let watchdog = scene.records(rec).any(|r| !r.watchdogs.is_empty());
-        watchdog || waits_by_rule(scene, rec.rank)
+        watchdog || by_rule.contains(&rec.rank) || wait_in_store(scene, rec.rank)
     };
     let (waited, others): (Vec<&RankRec>, Vec<&RankRec>) =
         scene.ranks.ranks.iter().partition(|r| timed_out(r));
@@ -291,13 +292,15 @@ fn without_timeout(scene: &Scene<'_>) -> Option<Finding> {
     Some(draft.build())
 }
 
-fn waits_by_rule(scene: &Scene<'_>, rank: u32) -> bool {
-    let mut hits = scene
+/// Ranks whose lines say that they waited in vain.
+fn waits_by_rule(scene: &Scene<'_>) -> BTreeSet<u32> {
+    let waits = scene
         .hits
         .by_rule()
-        .filter(|(_, writer, _)| scene.ranks.rank_of(*writer) == Some(rank));
-    hits.any(|(rule, ..)| scene.catalog.rule(rule).effect == Effect::Standstill)
-        || wait_in_store(scene, rank)
+        .filter(|(rule, ..)| scene.catalog.rule(*rule).effect == Effect::Standstill);
+    waits
+        .filter_map(|(_, writer, _)| scene.ranks.rank_of(writer))
+        .collect()
 }
 
 fn wait_in_store(scene: &Scene<'_>, rank: u32) -> bool {

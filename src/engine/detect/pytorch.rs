@@ -60,15 +60,17 @@ fn by_frame(scene: &Scene<'_>) -> Option<Finding> {
         }
     }
     // All of them must have waited: one that raised an error of its own says nothing.
-    let waited = |rank: &u32| {
-        scene.hits.by_rule().any(|(rule, writer, _)| {
-            scene.ranks.rank_of(writer) == Some(*rank)
-                && scene.catalog.rule(rule).class == Class::Inconclusive
-                || scene.ranks.rank_of(writer) == Some(*rank)
-                    && scene.catalog.rule(rule).id.starts_with("WAIT")
+    let waited: BTreeSet<u32> = scene
+        .hits
+        .by_rule()
+        .filter(|(rule, ..)| {
+            let rule = scene.catalog.rule(*rule);
+            rule.class == Class::Inconclusive || rule.id.starts_with("WAIT")
         })
-    };
-    let all_waited = calls.values().flat_map(BTreeMap::keys).all(waited);
+        .filter_map(|(_, writer, _)| scene.ranks.rank_of(writer))
+        .collect();
+    let ranks = calls.values().flat_map(BTreeMap::keys);
+    let all_waited = ranks.into_iter().all(|rank| waited.contains(rank));
     if calls.len() < 2 || !all_waited {
         return None;
     }

@@ -125,11 +125,7 @@ pub enum End {
 /// How a rank ended.
 #[must_use]
 pub fn end_of(scene: &Scene<'_>, rank: &RankRec) -> End {
-    let reported = scene
-        .all_records()
-        .flat_map(|(_, r)| &r.reports)
-        .find(|r| r.rank == Some(rank.rank));
-    match reported.and_then(|r| r.exit) {
+    match scene.reports.of_rank(rank.rank).and_then(|r| r.exit) {
         Some(Exit::Code(0)) => return End::Well,
         Some(_) => return End::Badly,
         None => {}
@@ -171,7 +167,19 @@ pub fn end_was_seen(scene: &Scene<'_>) -> bool {
     let stopped = scene.all_records().any(|(_, r)| r.stopped.is_some());
     let mut seen = scene.ranks.ranks.iter().filter(|r| r.lines > 0).peekable();
     let all_ended = seen.peek().is_some() && seen.all(|r| end_of(scene, r) != End::Unknown);
-    reported || stopped || all_ended
+    reported || stopped || all_ended || unowned_end(scene)
+}
+
+/// A traceback at the end of a stream that does not say whose it is: NCCL did nothing after it.
+fn unowned_end(scene: &Scene<'_>) -> bool {
+    scene.all_records().any(|(rank, record)| {
+        let last = record.exceptions.last().map(|e| e.line.place.number);
+        let same = scene
+            .all_records()
+            .filter(|(_, r)| r.source == record.source);
+        let progress = same.map(|(_, r)| r.progress).max().unwrap_or(0);
+        rank.is_none() && progress > 0 && last.is_some_and(|last| last > progress)
+    })
 }
 
 /// Members of a communicator that wait in its init, by rank in it.

@@ -155,6 +155,8 @@ pub struct Record {
     pub lines: u64,
     /// The last one.
     pub last: Option<Kept>,
+    /// Line numbers of its last three lines, newest last.
+    pub tail: [u64; 3],
     /// When it was seen.
     pub last_seen: Option<Time>,
     /// How far it got.
@@ -237,6 +239,7 @@ impl Record {
             pid: None,
             lines: 0,
             last: None,
+            tail: [0; 3],
             last_seen: None,
             phase: Phase::Launched,
             nccl: None,

@@ -18,10 +18,11 @@ impl Job {
     /// The plain data that views show.
     #[must_use]
     pub fn view(&self, ranks: &Ranks, writers: &[Writer]) -> JobView {
+        let comms_of = self.comms_by_writer(ranks);
         let mut rows: Vec<RankView> = ranks
             .ranks
             .iter()
-            .map(|rec| self.rank_view(ranks, rec, writers))
+            .map(|rec| self.rank_view(rec, &comms_of, writers))
             .collect();
         rows.extend(
             ranks
@@ -43,7 +44,18 @@ impl Job {
         }
     }
 
-    fn rank_view(&self, ranks: &Ranks, rec: &RankRec, writers: &[Writer]) -> RankView {
+    /// The communicators that each writer stands in, in their order.
+    fn comms_by_writer(&self, ranks: &Ranks) -> Vec<Vec<usize>> {
+        let mut comms_of = vec![Vec::new(); self.records.len()];
+        for (at, comm) in ranks.comms.iter().enumerate() {
+            for member in comm.members.values() {
+                comms_of[self.members[member.ix()].writer.ix()].push(at);
+            }
+        }
+        comms_of
+    }
+
+    fn rank_view(&self, rec: &RankRec, comms_of: &[Vec<usize>], writers: &[Writer]) -> RankView {
         let records: Vec<&Record> = rec.writers.iter().map(|w| &self.records[w.ix()]).collect();
         let last = records
             .iter()
@@ -54,11 +66,11 @@ impl Job {
             .find_map(|r| r.active)
             .map(|m| &self.members[m.ix()]);
         let name = rec.writers.iter().find_map(|w| name_of(&writers[w.ix()]));
-        let comms = ranks.comms.iter().enumerate().filter(|(_, c)| {
-            c.members
-                .values()
-                .any(|m| rec.writers.contains(&self.members[m.ix()].writer))
-        });
+        let comms: BTreeSet<usize> = rec
+            .writers
+            .iter()
+            .flat_map(|w| comms_of[w.ix()].iter().copied())
+            .collect();
         RankView {
             rank: Some(rec.rank),
             name,
@@ -71,7 +83,7 @@ impl Job {
             function: active
                 .and_then(|m| m.last_call)
                 .map(|c| c.func.name().to_owned()),
-            comms: comms.map(|(at, _)| at).collect(),
+            comms: comms.into_iter().collect(),
             last_line: last.map(super::Kept::text),
             lines: rec.lines,
             last_seen: records.iter().filter_map(|r| r.last_seen).max(),

@@ -6,8 +6,20 @@ use super::cursor::Cursor;
 use super::{launcher, text};
 use crate::engine::event::Event;
 
+/// What [`parse`] looks for, or a part of it.
+pub(super) const LITERALS: &[&[u8]] = &[
+    b"Watchdog caught collective operation timeout",
+    b"last enqueued work: ",
+    b"ast enqueued NCCL work: ",
+    b" client socket",
+    b"ProcessGroupNCCL initialization options",
+];
+
 /// A message behind `[E1130 … File.cpp:12] ` or `W1130 … torch/…:12] `.
-pub(super) fn parse(message: &[u8]) -> Option<Event<'_>> {
+pub(super) fn parse(message: &[u8], literal: bool) -> Option<Event<'_>> {
+    if !literal {
+        return launcher::parse(message, false);
+    }
     if memmem::find(message, b"Watchdog caught collective operation timeout").is_some() {
         return watchdog(message);
     }
@@ -16,7 +28,7 @@ pub(super) fn parse(message: &[u8]) -> Option<Event<'_>> {
     {
         return work_status(message, at);
     }
-    if let Some(event) = text::parse(message) {
+    if let Some(event) = text::parse(message, true) {
         return Some(event);
     }
     let contact: [&[u8]; 5] = [
@@ -32,7 +44,7 @@ pub(super) fn parse(message: &[u8]) -> Option<Event<'_>> {
     {
         return init_options(message).or(Some(Event::StoreContact));
     }
-    launcher::parse(message)
+    launcher::parse(message, true)
 }
 
 /// `WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=…, NumelOut=…, Timeout(ms)=10000) ran for 10045 milliseconds`.
@@ -85,18 +97,22 @@ fn init_options(message: &[u8]) -> Option<Event<'_>> {
 mod tests {
     use super::*;
 
+    fn parsed(message: &[u8]) -> Option<Event<'_>> {
+        parse(message, true)
+    }
+
     #[test]
     fn watchdog_of_every_version() {
         assert_eq!(
-            parse(b"[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=4096, NumelOut=4096, Timeout(ms)=10000) ran for 10045 milliseconds before timing out."),
+            parsed(b"[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=4096, NumelOut=4096, Timeout(ms)=10000) ran for 10045 milliseconds before timing out."),
             Some(Event::Watchdog { seq: 3, op: b"ALLREDUCE", ran_ms: 10_045, timeout_ms: 10_000 })
         );
         assert!(matches!(
-            parse(b"[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, TensorShape=[1024], Timeout(ms)=1800000) ran for 1800451 milliseconds before timing out."),
+            parsed(b"[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, TensorShape=[1024], Timeout(ms)=1800000) ran for 1800451 milliseconds before timing out."),
             Some(Event::Watchdog { seq: 7, .. })
         ));
         assert_eq!(
-            parse(b"[PG ID 0 PG GUID 0(default_pg) Rank 0]  failure detected by watchdog at work sequence id: 3 PG status: last enqueued work: 3, last completed work: 2"),
+            parsed(b"[PG ID 0 PG GUID 0(default_pg) Rank 0]  failure detected by watchdog at work sequence id: 3 PG status: last enqueued work: 3, last completed work: 2"),
             Some(Event::WorkStatus { group: b"PG ID 0 PG GUID 0(default_pg)", enqueued: 3, completed: 2 })
         );
     }

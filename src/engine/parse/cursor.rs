@@ -5,40 +5,52 @@
 pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    /// Steps over a literal.
-    pub(super) fn lit(&mut self, literal: &[u8]) -> Option<()> {
-        self.0 = self.0.strip_prefix(literal)?;
+    /// Steps over a literal. Its length is part of the type, so that no loop compares it.
+    #[inline]
+    pub(super) fn lit<const N: usize>(&mut self, literal: &[u8; N]) -> Option<()> {
+        let (begins, rest) = self.0.split_first_chunk::<N>()?;
+        if begins != literal {
+            return None;
+        }
+        self.0 = rest;
         Some(())
     }
 
     /// Steps over a literal if it is there.
-    pub(super) fn has(&mut self, literal: &[u8]) -> bool {
+    #[inline]
+    pub(super) fn has<const N: usize>(&mut self, literal: &[u8; N]) -> bool {
         self.lit(literal).is_some()
     }
 
     /// A decimal number.
+    #[inline]
     pub(super) fn dec(&mut self) -> Option<u64> {
         let mut value = 0_u64;
         let mut n = 0;
-        while let Some(digit) = self
-            .0
-            .get(n)
-            .map(|b| b.wrapping_sub(b'0'))
-            .filter(|d| *d < 10)
-        {
-            value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+        for byte in self.0 {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
             n += 1;
+        }
+        // Up to 19 digits fit whatever they are.
+        if n > 19 {
+            value = str::from_utf8(&self.0[..n]).ok()?.parse().ok()?;
         }
         self.0 = &self.0[n..];
         (n > 0).then_some(value)
     }
 
     /// A decimal number that fits 32 bits.
+    #[inline]
     pub(super) fn dec32(&mut self) -> Option<u32> {
         u32::try_from(self.dec()?).ok()
     }
 
     /// A decimal number with a sign.
+    #[inline]
     pub(super) fn int(&mut self) -> Option<i64> {
         let negative = self.has(b"-");
         let value = i64::try_from(self.dec()?).ok()?;
@@ -46,6 +58,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A hexadecimal number, with or without `0x`; `(nil)` is 0.
+    #[inline]
     pub(super) fn hex(&mut self) -> Option<u64> {
         if self.has(b"(nil)") {
             return Some(0);
@@ -53,20 +66,23 @@ impl<'a> Cursor<'a> {
         self.has(b"0x");
         let mut value = 0_u64;
         let mut n = 0;
-        while let Some(digit) = self.0.get(n).and_then(|b| hex_digit(*b)) {
-            if n == 16 {
-                return None;
+        for byte in self.0 {
+            let digit = HEX[usize::from(*byte)];
+            if digit > 15 {
+                break;
             }
             value = value << 4 | u64::from(digit);
             n += 1;
         }
         self.0 = &self.0[n..];
-        (n > 0).then_some(value)
+        (1..=16).contains(&n).then_some(value)
     }
 
     /// The bytes up to a space or the end.
+    #[inline]
     pub(super) fn word(&mut self) -> &'a [u8] {
-        let end = memchr::memchr(b' ', self.0).unwrap_or(self.0.len());
+        let end = self.0.iter().position(|b| *b == b' ');
+        let end = end.unwrap_or(self.0.len());
         let (word, rest) = self.0.split_at(end);
         self.0 = rest;
         word
@@ -81,11 +97,15 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn hex_digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
+/// The value of a hexadecimal digit; 255 for every other byte.
+const HEX: [u8; 256] = {
+    let mut table = [255; 256];
+    let digits = *b"0123456789abcdef";
+    let mut value = 0;
+    while value < 16 {
+        table[digits[value] as usize] = value as u8;
+        table[digits[value].to_ascii_uppercase() as usize] = value as u8;
+        value += 1;
     }
-}
+    table
+};

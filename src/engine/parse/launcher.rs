@@ -6,8 +6,15 @@ use super::cursor::Cursor;
 use super::text::{exit_of, number_behind};
 use crate::engine::event::Event;
 
+/// What [`agent`] looks for.
+pub(super) const LITERALS: &[&[u8]] = &[
+    b"failed (exitcode: ",
+    b"death signal, shutting down workers",
+    b"will restart worker group",
+];
+
 /// A line of a launcher's report.
-pub(super) fn parse(message: &[u8]) -> Option<Event<'_>> {
+pub(super) fn parse(message: &[u8], literal: bool) -> Option<Event<'_>> {
     let line = message.trim_ascii();
     match line.first()? {
         b'r' if line.starts_with(b"rank ") => report_rank(line),
@@ -15,7 +22,8 @@ pub(super) fn parse(message: &[u8]) -> Option<Event<'_>> {
         b'R' if line.starts_with(b"Root Cause (first observed failure)") => {
             Some(Event::ReportRootCause)
         }
-        _ => agent(line),
+        _ if literal => agent(line),
+        _ => None,
     }
 }
 
@@ -67,21 +75,25 @@ mod tests {
     use super::*;
     use crate::engine::event::Exit;
 
+    fn parsed(message: &[u8]) -> Option<Event<'_>> {
+        parse(message, true)
+    }
+
     #[test]
     fn reports() {
         assert_eq!(
-            parse(b"  rank      : 2 (local_rank: 2)"),
+            parsed(b"  rank      : 2 (local_rank: 2)"),
             Some(Event::ReportRank { rank: 2, local: 2 })
         );
         assert_eq!(
-            parse(b"  exitcode  : -9 (pid: 2715)  (SIGKILL)"),
+            parsed(b"  exitcode  : -9 (pid: 2715)  (SIGKILL)"),
             Some(Event::ReportExit {
                 exit: Exit::Signal(9),
                 pid: 2715
             })
         );
         assert_eq!(
-            parse(b"failed (exitcode: 1) local_rank: 1 (pid: 1438) of binary: /usr/bin/python"),
+            parsed(b"failed (exitcode: 1) local_rank: 1 (pid: 1438) of binary: /usr/bin/python"),
             Some(Event::AgentExit {
                 exit: Exit::Code(1),
                 pid: 1438,
@@ -89,9 +101,9 @@ mod tests {
             })
         );
         assert_eq!(
-            parse(b"Received 15 death signal, shutting down workers"),
+            parsed(b"Received 15 death signal, shutting down workers"),
             Some(Event::LauncherStopped)
         );
-        assert_eq!(parse(b"rank 3 is fine"), None);
+        assert_eq!(parsed(b"rank 3 is fine"), None);
     }
 }

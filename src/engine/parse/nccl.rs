@@ -1,31 +1,48 @@
 //! NCCL INFO and WARN messages (`src/init.cc` and friends, 2.4–2.32).
 
+use memchr::memmem::Finder;
+
 use super::cursor::Cursor;
 use super::{nccl_coll, nccl_net};
 use crate::engine::event::{CommInit, Event};
 
+/// Searchers for the words that may stand anywhere in a message.
+#[derive(Debug)]
+pub(super) struct Words {
+    /// In every line about a connection, whichever verb or noun it uses.
+    connect: Finder<'static>,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self {
+            connect: Finder::new(b"onnect"),
+        }
+    }
+}
+
 /// A message behind `NCCL INFO `, or a bare `NCCL version …`.
-pub(super) fn info(message: &[u8]) -> Option<Event<'_>> {
+pub(super) fn info<'a>(message: &'a [u8], words: &Words) -> Option<Event<'a>> {
     // Since 2.29 START lines begin with `[Rank n] `, since 2.31 some with `file:line (func) `.
     match message.first()? {
-        b'C' => class_c(message),
+        b'C' => class_c(message, words),
         b'A' | b'R' | b'B' | b'S' | b'G' | b'P' | b'W' => nccl_coll::parse(message)
             .map(Event::Coll)
-            .or_else(|| progress(message)),
+            .or_else(|| progress(message, words)),
         b'n' if message.starts_with(b"ncclComm") => comm_init(message),
         b'c' if message.starts_with(b"comm 0x") => comm(message),
-        b'N' => class_n(message),
+        b'N' => class_n(message, words),
         b'[' if message.starts_with(b"[Rank ") => comm_init(message),
-        _ => progress(message),
+        _ => progress(message, words),
     }
 }
 
 /// A message behind `NCCL WARN `: only what the model itself needs; what it means is a rule's business.
-pub(super) fn warn(message: &[u8]) -> Option<Event<'_>> {
-    progress(message).or_else(|| nccl_net::connect(message))
+pub(super) fn warn<'a>(message: &'a [u8], words: &Words) -> Option<Event<'a>> {
+    progress(message, words)
 }
 
-fn class_c(message: &[u8]) -> Option<Event<'_>> {
+fn class_c<'a>(message: &'a [u8], words: &Words) -> Option<Event<'a>> {
     if message.starts_with(b"Channel ") {
         return nccl_net::channel(message);
     }
@@ -47,10 +64,10 @@ fn class_c(message: &[u8]) -> Option<Event<'_>> {
     if message.starts_with(b"Comm config ") {
         return Some(Event::Known);
     }
-    progress(message)
+    progress(message, words)
 }
 
-fn class_n(message: &[u8]) -> Option<Event<'_>> {
+fn class_n<'a>(message: &'a [u8], words: &Words) -> Option<Event<'a>> {
     if message.starts_with(b"NET/") {
         return nccl_net::net(message);
     }
@@ -63,7 +80,7 @@ fn class_n(message: &[u8]) -> Option<Event<'_>> {
     if message.starts_with(b"New proxy ") || message.starts_with(b"NVLS ") {
         return Some(Event::Known);
     }
-    progress(message)
+    progress(message, words)
 }
 
 /// `NCCL_X set by environment to V[.]` (numbers end with a dot), `NCCL_IB_HCA set to V`.
@@ -85,72 +102,80 @@ fn env(message: &[u8]) -> Option<Event<'_>> {
 }
 
 /// Everything else that says how far a rank is.
-fn progress(message: &[u8]) -> Option<Event<'_>> {
-    if message.starts_with(b"Bootstrap : Using ") || message.starts_with(b"Bootstrap: Using ") {
-        return nccl_net::bootstrap(message);
-    }
-    if message.starts_with(b"Bootstrap timings") {
-        return Some(Event::BootstrapDone);
-    }
-    if let Some(network) = message.strip_prefix(b"Using network ") {
-        return Some(Event::Network(network));
-    }
-    if let Some(version) = message.strip_prefix(b"cudaDriverVersion ") {
-        return Some(Event::CudaDriver(version));
-    }
-    if message.starts_with(b"RAS client listening")
-        || message.starts_with(b"RAS failed to establish")
+fn progress<'a>(message: &'a [u8], words: &Words) -> Option<Event<'a>> {
+    let by_beginning = beginning(message);
+    // What a line says of a connection outweighs that it begins like a harmless one.
+    if matches!(by_beginning, None | Some(Event::Topology | Event::Known))
+        && words.connect.find(message).is_some()
     {
-        return Some(Event::RasListening);
+        if memchr::memmem::find(message, b"Connection closed by remote peer").is_some() {
+            return Some(Event::PeerClosed { local: None });
+        }
+        if by_beginning != Some(Event::Topology)
+            && let Some(connect) = nccl_net::connect(message)
+        {
+            return Some(connect);
+        }
     }
-    if let Some(rest) = message.strip_prefix(b"[Service thread] Connection closed by localRank ") {
-        return Some(Event::PeerClosed {
-            local: Cursor(rest).dec32(),
-        });
+    by_beginning
+}
+
+/// What a message says by its first words.
+fn beginning(message: &[u8]) -> Option<Event<'_>> {
+    let starts = |text: &[u8]| message.starts_with(text);
+    let any = |texts: &[&[u8]]| texts.iter().any(|text| message.starts_with(text));
+    match message.first()? {
+        b'B' if starts(b"Bootstrap : Using ") || starts(b"Bootstrap: Using ") => {
+            nccl_net::bootstrap(message)
+        }
+        b'B' => starts(b"Bootstrap timings").then_some(Event::BootstrapDone),
+        b'U' => {
+            if let Some(network) = message.strip_prefix(b"Using network ") {
+                return Some(Event::Network(network));
+            }
+            any(&[b"Using non-device", b"UDS converted handle"]).then_some(Event::Known)
+        }
+        b'c' => message
+            .strip_prefix(b"cudaDriverVersion ")
+            .map(Event::CudaDriver),
+        b'R' if starts(b"RAS client listening") || starts(b"RAS failed to establish") => {
+            Some(Event::RasListening)
+        }
+        b'R' if starts(b"Ring ") => Some(Event::Topology),
+        b'R' => starts(b"RMA/Plugin").then_some(Event::Known),
+        b'[' => {
+            if let Some(rest) =
+                message.strip_prefix(b"[Service thread] Connection closed by localRank ")
+            {
+                return Some(Event::PeerClosed {
+                    local: Cursor(rest).dec32(),
+                });
+            }
+            starts(b"[Proxy Service").then_some(Event::Known)
+        }
+        b'T' if starts(b"Trees [") || starts(b"Tree ") => Some(Event::Topology),
+        b'T' => starts(b"TUNER/Plugin").then_some(Event::Known),
+        b'S' => starts(b"Setting affinity").then_some(Event::Topology),
+        b'n' => starts(b"ncclTopoGetCpuAffinity").then_some(Event::Topology),
+        b'=' => starts(b"=== System").then_some(Event::Topology),
+        b'P' if starts(b"P2P Chunksize") || starts(b"Pattern ") => Some(Event::Topology),
+        b'P' => starts(b"PROFILER/Plugin").then_some(Event::Known),
+        b'I' => any(&[
+            b"Init timings",
+            b"Initialized NET plugin",
+            b"Imported shareable buffer",
+        ])
+        .then_some(Event::Known),
+        b'E' => starts(b"ENV/Plugin").then_some(Event::Known),
+        b'G' => starts(b"GIN/Plugin").then_some(Event::Known),
+        b'A' => starts(b"Assigned NET plugin").then_some(Event::Known),
+        b'F' => starts(b"Failed to initialize NET plugin").then_some(Event::Known),
+        b'C' => any(&[b"Could not get speed", b"CC "]).then_some(Event::Known),
+        b't' => starts(b"threadThresholds").then_some(Event::Known),
+        b'M' => starts(b"MNNVL").then_some(Event::Known),
+        b'D' => starts(b"DMA-BUF").then_some(Event::Known),
+        _ => None,
     }
-    if memchr::memmem::find(message, b"Connection closed by remote peer").is_some() {
-        return Some(Event::PeerClosed { local: None });
-    }
-    const TOPOLOGY: [&[u8]; 8] = [
-        b"Trees [",
-        b"Ring ",
-        b"Tree ",
-        b"Setting affinity",
-        b"ncclTopoGetCpuAffinity",
-        b"=== System",
-        b"P2P Chunksize",
-        b"Pattern ",
-    ];
-    if TOPOLOGY.iter().any(|prefix| message.starts_with(prefix)) {
-        return Some(Event::Topology);
-    }
-    if let Some(connect) = nccl_net::connect(message) {
-        return Some(connect);
-    }
-    const KNOWN: [&[u8]; 18] = [
-        b"[Proxy Service",
-        b"Init timings",
-        b"ENV/Plugin",
-        b"TUNER/Plugin",
-        b"PROFILER/Plugin",
-        b"GIN/Plugin",
-        b"RMA/Plugin",
-        b"Initialized NET plugin",
-        b"Assigned NET plugin",
-        b"Failed to initialize NET plugin",
-        b"Could not get speed",
-        b"threadThresholds",
-        b"MNNVL",
-        b"DMA-BUF",
-        b"CC ",
-        b"Using non-device",
-        b"Imported shareable buffer",
-        b"UDS converted handle",
-    ];
-    KNOWN
-        .iter()
-        .any(|prefix| message.starts_with(prefix))
-        .then_some(Event::Known)
 }
 
 /// `comm 0x… rank 0 nranks 2 …` in all its forms.
@@ -251,8 +276,12 @@ fn field<'a, T>(rest: &mut Cursor<'a>, read: impl Fn(&mut Cursor<'a>) -> Option<
 mod tests {
     use super::*;
 
+    fn parsed(message: &[u8]) -> Option<Event<'_>> {
+        info(message, &Words::default())
+    }
+
     fn init(text: &str) -> CommInit {
-        match info(text.as_bytes()) {
+        match info(text.as_bytes(), &Words::default()) {
             Some(Event::CommInit(init)) => init,
             other => panic!("{text}: {other:?}"),
         }
@@ -295,21 +324,21 @@ mod tests {
     #[test]
     fn environment_and_ends() {
         assert_eq!(
-            info(b"NCCL_P2P_DISABLE set by environment to 1."),
+            parsed(b"NCCL_P2P_DISABLE set by environment to 1."),
             Some(Event::Env {
                 name: b"NCCL_P2P_DISABLE",
                 value: b"1"
             })
         );
         assert_eq!(
-            info(b"NCCL_SOCKET_IFNAME set by environment to eth0.100"),
+            parsed(b"NCCL_SOCKET_IFNAME set by environment to eth0.100"),
             Some(Event::Env {
                 name: b"NCCL_SOCKET_IFNAME",
                 value: b"eth0.100"
             })
         );
         assert_eq!(
-            info(b"comm 0x46dfd350 rank 0 nranks 16 cudaDev 0 busId 60 - Destroy COMPLETE"),
+            parsed(b"comm 0x46dfd350 rank 0 nranks 16 cudaDev 0 busId 60 - Destroy COMPLETE"),
             Some(Event::CommEnd {
                 comm: 0x46df_d350,
                 abort: false,
@@ -317,7 +346,7 @@ mod tests {
             })
         );
         assert_eq!(
-            info(b"comm 0x3826df60 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0"),
+            parsed(b"comm 0x3826df60 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0"),
             Some(Event::CommNodes {
                 comm: 0x3826_df60,
                 nodes: 1,
@@ -325,11 +354,11 @@ mod tests {
             })
         );
         assert_eq!(
-            info(b"[Service thread] Connection closed by localRank 1"),
+            parsed(b"[Service thread] Connection closed by localRank 1"),
             Some(Event::PeerClosed { local: Some(1) })
         );
         assert_eq!(
-            info(b"Check P2P Type isAllDirectP2p 0 directMode 0 isAllCudaP2p 1"),
+            parsed(b"Check P2P Type isAllDirectP2p 0 directMode 0 isAllCudaP2p 1"),
             Some(Event::AllDirectP2p(false))
         );
     }

@@ -5,7 +5,16 @@ use memchr::memmem;
 use super::cursor::Cursor;
 use crate::engine::event::{Event, Exit};
 
-/// A literal that some text below begins with or contains: nothing is searched before one is there.
+/// What [`parse`] and [`traceback`] look for.
+pub(super) const LITERALS: &[&[u8]] = &[
+    GATES[0], GATES[1], GATES[2], GATES[3], GATES[4], GATES[5], GATES[6], GATES[7], GATES[8],
+    GATES[9], FRAME,
+];
+
+/// The file that the frames of PyTorch's distributed calls stand in.
+const FRAME: &[u8] = b"/distributed_c10d.py";
+
+/// A literal that some text below begins with or contains.
 const GATES: [&[u8]; 10] = [
     b" clients joined",
     b"num_workers_joined=",
@@ -20,8 +29,8 @@ const GATES: [&[u8]; 10] = [
 ];
 
 /// A line of the program or of a framework.
-pub(super) fn parse(message: &[u8]) -> Option<Event<'_>> {
-    if message.len() > 4096 {
+pub(super) fn parse(message: &[u8], literal: bool) -> Option<Event<'_>> {
+    if !literal || message.len() > 4096 {
         return None;
     }
     let gate = GATES
@@ -41,11 +50,11 @@ pub(super) fn parse(message: &[u8]) -> Option<Event<'_>> {
 }
 
 /// A line of a traceback: its start, its end, or an abort.
-pub(super) fn traceback(message: &[u8]) -> Option<Event<'_>> {
+pub(super) fn traceback(message: &[u8], literal: bool) -> Option<Event<'_>> {
     if message.starts_with(b"Traceback (most recent call last)") {
         return Some(Event::TracebackStart);
     }
-    if let Some(frame) = frame(message) {
+    if literal && let Some(frame) = frame(message) {
         return Some(frame);
     }
     const ABORTS: [&[u8]; 4] = [
@@ -63,7 +72,7 @@ pub(super) fn traceback(message: &[u8]) -> Option<Event<'_>> {
 /// `File "…/distributed_c10d.py", line 4181, in all_reduce` of a traceback, and
 /// `#0 all_reduce from …/distributed_c10d.py:3068` of a watchdog's stack trace.
 fn frame(message: &[u8]) -> Option<Event<'_>> {
-    let at = memmem::find(message, b"/distributed_c10d.py")?;
+    let at = memmem::find(message, FRAME)?;
     if let Some(rest) = message.strip_prefix(b"#0 ") {
         return Some(Event::Frame(Cursor(rest).word()));
     }
@@ -237,27 +246,35 @@ pub(super) fn number_behind(message: &[u8], literal: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
+    fn parsed(message: &[u8]) -> Option<Event<'_>> {
+        parse(message, true)
+    }
+
+    fn traced(message: &[u8]) -> Option<Event<'_>> {
+        traceback(message, true)
+    }
+
     #[test]
     fn stores_and_ranks() {
         assert_eq!(
-            parse(b"torch.distributed.DistStoreError: Timed out after 13 seconds waiting for clients. 14/16 clients joined."),
+            parsed(b"torch.distributed.DistStoreError: Timed out after 13 seconds waiting for clients. 14/16 clients joined."),
             Some(Event::StoreJoined { joined: 14, of: 16 })
         );
         assert_eq!(
-            parse(b"Timed out initializing process group in store based barrier on rank 0, for key: store_based_barrier_key:1 (world_size=2, num_workers_joined=1, timeout=0:30:00)"),
+            parsed(b"Timed out initializing process group in store based barrier on rank 0, for key: store_based_barrier_key:1 (world_size=2, num_workers_joined=1, timeout=0:30:00)"),
             Some(Event::StoreJoined { joined: 1, of: 2 })
         );
         assert_eq!(
-            parse(b"INFO 11-30 [parallel_state.py:1615] world_size=2 rank=0 local_rank=0 distributed_init_method=tcp://10.20.0.1:26242 backend=nccl"),
+            parsed(b"INFO 11-30 [parallel_state.py:1615] world_size=2 rank=0 local_rank=0 distributed_init_method=tcp://10.20.0.1:26242 backend=nccl"),
             Some(Event::RankOf { rank: 0, of: 2 })
         );
-        assert_eq!(parse(b"local_world_size=4 rank=1"), None);
+        assert_eq!(parsed(b"local_world_size=4 rank=1"), None);
         assert_eq!(
-            parse(b"[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 5000 ms"),
+            parsed(b"[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 5000 ms"),
             Some(Event::BarrierMissing(b"1, 2"))
         );
         assert_eq!(
-            parse(b"ERROR Worker proc VllmWorker-3 died unexpectedly (exit code: -9), shutting down executor."),
+            parsed(b"ERROR Worker proc VllmWorker-3 died unexpectedly (exit code: -9), shutting down executor."),
             Some(Event::ChildDied { index: Some(3), exit: Some(Exit::Signal(9)) })
         );
     }
@@ -265,17 +282,17 @@ mod tests {
     #[test]
     fn exceptions() {
         assert_eq!(
-            traceback(b"torch.distributed.DistBackendError: NCCL error in: x"),
+            traced(b"torch.distributed.DistBackendError: NCCL error in: x"),
             Some(Event::Exception {
                 kind: b"torch.distributed.DistBackendError",
                 message: b"NCCL error in: x"
             })
         );
         assert!(matches!(
-            traceback(b"KeyboardInterrupt"),
+            traced(b"KeyboardInterrupt"),
             Some(Event::Exception { .. })
         ));
-        assert_eq!(traceback(b"INFO: something"), None);
-        assert_eq!(traceback(b"ValueError is bad"), None);
+        assert_eq!(traced(b"INFO: something"), None);
+        assert_eq!(traced(b"ValueError is bad"), None);
     }
 }
