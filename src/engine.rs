@@ -67,6 +67,8 @@ pub struct Engine {
     claim: Option<Option<Duration>>,
     first: Option<Time>,
     now: Option<Time>,
+    /// The first tick: see [`Input::Tick`].
+    watched_since: Option<Time>,
     unparsed: u64,
     generation: u64,
     recent: Option<Recent>,
@@ -86,6 +88,7 @@ impl Engine {
             claim: None,
             first: None,
             now: None,
+            watched_since: None,
             unparsed: 0,
             generation: 0,
             recent: options.keep_recent.then(Recent::default),
@@ -127,7 +130,10 @@ impl Engine {
             }
             Input::Process { host, pid, state } => self.job.process(&host, pid, state),
             Input::Claim { stuck_for } => self.claim = Some(stuck_for),
-            Input::Tick => self.generation += u64::from(self.waits_for_time()),
+            Input::Tick => {
+                self.watched_since = self.watched_since.or(seen);
+                self.generation += u64::from(self.waits_for_time());
+            }
         }
     }
 
@@ -143,6 +149,8 @@ impl Engine {
             hits: &self.hits,
             claimed: self.claim.is_some(),
             now: self.now,
+            watched_since: self.watched_since,
+            more_may_come: self.sources.iter().flatten().any(|s| s.ended.is_none()),
             reports: detect::Reports::default(),
         }
         .indexed();

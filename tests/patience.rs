@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use unhang::engine::catalog::Catalog;
 use unhang::engine::ids::SourceId;
-use unhang::engine::input::{Input, SourceInfo, SourceKind, Time};
+use unhang::engine::input::{EndReason, Input, SourceInfo, SourceKind, Time};
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::vocab::{Class, Role, State};
 use unhang::engine::{Engine, Options};
@@ -154,6 +154,37 @@ fn a_rank_that_is_behind_is_late_until_patience_is_over() {
     job.call(60.0, 3, 1, 2048);
     job.expect(60.1, State::Healthy, Class::Healthy, &[]);
     job.expect(9_999.0, State::Healthy, Class::Healthy, &[]);
+}
+
+#[test]
+fn in_a_job_that_moves_somebody_is_always_a_moment_behind() {
+    let mut job = Watched::files().ready();
+    job.expect(2.0, State::Healthy, Class::Healthy, &[]);
+    for rank in 0..3 {
+        job.call(10.0, rank, 1, 2048);
+    }
+    job.expect(10.1, State::Healthy, Class::Healthy, &[]);
+    job.expect(19.0, State::Healthy, Class::Healthy, &[]);
+    job.expect(21.0, State::Waiting, Class::MissingRank, &[3]);
+    job.expect(10.0 + PATIENCE + 1.0, State::Hung, Class::MissingRank, &[3]);
+}
+
+#[test]
+fn when_nothing_more_can_come_a_moment_behind_is_behind() {
+    let mut job = Watched::files().ready();
+    job.expect(2.0, State::Healthy, Class::Healthy, &[]);
+    for rank in 0..3 {
+        job.call(10.0, rank, 1, 2048);
+    }
+    for source in 0..RANKS {
+        let input = Input::Ended {
+            source: SourceId(source),
+            why: EndReason::Closed,
+            detail: None,
+        };
+        job.engine.handle(Some(at(10.1)), input);
+    }
+    job.expect(10.1, State::Waiting, Class::MissingRank, &[3]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod guilt;
 mod state;
 mod summary;
 
-use super::detect::Scene;
+use super::detect::{Scene, wait};
 use super::finding::Finding;
 use super::snapshot::Verdict;
 use super::vocab::{Class, Confidence, Effect, Role, Severity, State};
@@ -14,6 +14,7 @@ use super::vocab::{Class, Confidence, Effect, Role, Severity, State};
 /// Orders the findings and draws the verdict from them.
 #[must_use]
 pub fn judge(scene: &Scene<'_>, mut findings: Vec<Finding>) -> (Verdict, Vec<Finding>) {
+    findings.retain(|finding| !wait::is_merely_late(scene, finding));
     fold(&mut findings);
     // A refusal that something else explains says nothing of its own.
     findings.retain(|f| f.class != Class::NetworkUnreachable || f.role != Role::Symptom);

@@ -45,6 +45,10 @@ pub struct Scene<'a> {
     pub claimed: bool,
     /// The time, while somebody watches.
     pub now: Option<Time>,
+    /// Since when: what was seen later was written later.
+    pub watched_since: Option<Time>,
+    /// Some source has not ended.
+    pub more_may_come: bool,
     /// What launchers reported; see [`Scene::indexed`].
     pub reports: Reports<'a>,
 }

@@ -242,7 +242,9 @@ fn by_children<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
 /// Others saw its connection close while they still worked, and it is behind them. A closed
 /// connection alone also ends healthy jobs, so the standstill must be proven otherwise.
 fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
-    if !scene.claimed && wait::standstill(scene).is_none() {
+    let proven =
+        scene.claimed || wait::standstill(scene).is_some() || wait::nobody_prints(scene, "DIED001");
+    if !proven {
         return;
     }
     let closed_any = scene.all_records().any(|(_, r)| !r.closed.is_empty());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Scene;
 use crate::engine::event::Exit;
 use crate::engine::finding::Finding;
-use crate::engine::ids::SourceId;
+use crate::engine::ids::{RuleIx, SourceId};
 use crate::engine::input::Time;
 use crate::engine::job::{CommRec, Kept, RankRec};
 use crate::engine::vocab::Effect;
@@ -41,13 +41,31 @@ pub fn standstill<'a>(scene: &Scene<'a>) -> Option<&'a Kept> {
 /// printed anything. Rules without `patience_s` are never proven so.
 #[must_use]
 pub fn fell_silent(scene: &Scene<'_>, cause: &Finding) -> bool {
-    let rule = scene.catalog.rule(cause.rule);
-    let patience = rule
-        .threshold("patience_s")
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let (Some(now), Some(patience)) = (scene.now, patience) else {
+    let quiet = last_move(scene, cause).and_then(|last| Some(scene.now?.since(last)));
+    match (quiet, threshold(scene, cause.rule, "patience_s")) {
+        (Some(quiet), Some(patience)) => quiet > patience,
+        _ => false,
+    }
+}
+
+/// True if somebody who watches sees the ranks of a finding move, so that whoever is behind may
+/// just be about to come: in a job that runs, some rank is always a moment behind. What was in the
+/// logs before the watch began did not move.
+#[must_use]
+pub fn is_merely_late(scene: &Scene<'_>, finding: &Finding) -> bool {
+    let late = threshold(scene, finding.rule, "late_s");
+    let (Some(now), Some(since), Some(late)) = (scene.now, scene.watched_since, late) else {
         return false;
     };
+    scene.more_may_come
+        && !scene.claimed
+        && last_move(scene, finding).is_some_and(|last| last > since && now.since(last) <= late)
+        && standstill(scene).is_none()
+}
+
+/// When anybody of a finding was last seen to move: whoever waits got on, or whoever is waited for
+/// printed anything.
+fn last_move(scene: &Scene<'_>, cause: &Finding) -> Option<Time> {
     let waited_for = |rank: u32| cause.accused.is_empty() || cause.accused.contains(&rank);
     // Lines of nobody known in the same source may be those of a rank that is waited for.
     let sources: BTreeSet<SourceId> = scene
@@ -66,8 +84,24 @@ pub fn fell_silent(scene: &Scene<'_>, cause: &Finding) -> bool {
         .iter()
         .filter(|rec| cause.ranks.contains(&rec.rank) && !waited_for(rec.rank));
     let waiting = waiting.filter_map(|rec| got_on(scene, rec));
-    let last = theirs.chain(waiting).max();
-    last.is_some_and(|last| now.since(last) > patience)
+    theirs.chain(waiting).max()
+}
+
+/// True if nothing at all was printed for longer than a rule's patience, while somebody watched.
+#[must_use]
+pub fn nobody_prints(scene: &Scene<'_>, rule: &str) -> bool {
+    let rule = scene.catalog.by_id(rule);
+    let patience = rule.and_then(|rule| threshold(scene, rule, "patience_s"));
+    let last = scene.all_records().filter_map(|(_, r)| r.last_seen).max();
+    match (scene.now, last, patience) {
+        (Some(now), Some(last), Some(patience)) => now.since(last) > patience,
+        _ => false,
+    }
+}
+
+fn threshold(scene: &Scene<'_>, rule: RuleIx, name: &str) -> Option<Duration> {
+    let seconds = scene.catalog.rule(rule).threshold(name)?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// When a rank last got on. What its other threads print while it waits does not count, unless
