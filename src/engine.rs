@@ -287,8 +287,7 @@ fn take(
     job.take(line, event.as_ref(), seen, borrowed);
     let wanted = Job::wants_rules(line.class, event.as_ref());
     let matched = wanted
-        && (literals.rules
-            || line.class.is_nccl() && catalog.look(line.class, line.message).rules)
+        && (literals.rules || line.class.is_nccl() && catalog.look(line.class, line.message).rules)
         && hits.take(catalog, line);
     matched || event.is_some()
 }

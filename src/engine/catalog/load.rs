@@ -7,7 +7,7 @@ use regex::bytes::RegexBuilder;
 use toml::Spanned;
 
 use super::error::RuleError;
-use super::matcher::{ClassMatcher, Pattern};
+use super::matcher::{Matcher, Pattern};
 use super::schema::{FixFile, MatchFile, RuleFile};
 use super::verify::{self, Case, Outcome};
 use super::{CaptureKind, Catalog, FixTemplate, HitCase, Rule, gate, template};
@@ -59,15 +59,11 @@ pub(super) fn catalog<P: AsRef<str>, T: AsRef<str>>(files: &[(P, T)]) -> (Catalo
         patterns.extend(own.into_iter().map(|p| Pattern { rule: ix, ..p }));
         rules.push(rule);
     }
-    let classes = LineClass::ALL
-        .iter()
-        .map(|&class| ClassMatcher::new(&patterns, class))
-        .collect();
     (
         Catalog {
             rules,
+            matcher: Matcher::new(&patterns),
             patterns,
-            classes,
         },
         errors,
     )

@@ -55,12 +55,7 @@ impl Job {
         comms_of
     }
 
-    fn rank_view(
-        &self,
-        rec: &RankRec,
-        comms_of: &[Vec<usize>],
-        writers: &[Writer],
-    ) -> RankView {
+    fn rank_view(&self, rec: &RankRec, comms_of: &[Vec<usize>], writers: &[Writer]) -> RankView {
         let records: Vec<&Record> = rec.writers.iter().map(|w| &self.records[w.ix()]).collect();
         let last = records
             .iter()
