@@ -17,8 +17,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::ids::RuleIx;
+use super::parse::Literals;
 use super::vocab::{Class, Confidence, Effect, FixKind, LineClass, Phase, Role, Severity};
-use matcher::{ClassMatcher, Pattern};
+use matcher::{Matcher, Pattern};
 
 pub use builtin::FILES as BUILTIN_FILES;
 pub use error::RuleError;
@@ -163,8 +164,8 @@ pub struct Hit {
 pub struct Seen {
     /// One of a rule's: [`Catalog::matches`] may find a hit.
     pub rules: bool,
-    /// One of [`super::parse::literals`].
-    pub parser: bool,
+    /// Those of [`super::parse::LITERALS`].
+    pub parser: Literals,
 }
 
 /// Every rule. A clone shares the compiled patterns.
@@ -172,8 +173,7 @@ pub struct Seen {
 pub struct Catalog {
     rules: Vec<Rule>,
     patterns: Vec<Pattern>,
-    /// By [`LineClass`].
-    classes: Vec<ClassMatcher>,
+    matcher: Matcher,
 }
 
 impl Catalog {
@@ -242,21 +242,26 @@ impl Catalog {
     /// Searches a message once for every literal that a rule or the parser wants to see in it.
     #[must_use]
     pub fn look(&self, class: LineClass, message: &[u8]) -> Seen {
-        let matcher = self.classes.get(class as usize);
-        // Without any rule loaded nobody has searched.
-        let nobody = Seen {
-            rules: false,
-            parser: true,
-        };
-        matcher.map_or(nobody, |matcher| matcher.look(message))
+        self.matcher.look(&self.patterns, class, message)
     }
 
     /// Adds a hit for every rule that matches a message of this class, in the order of their
     /// indices. Worth calling only where [`Catalog::look`] saw a rule's literal.
     pub fn matches(&self, class: LineClass, message: &[u8], out: &mut Vec<Hit>) {
-        if let Some(matcher) = self.classes.get(class as usize) {
-            matcher.matches(&self.patterns, message, out);
-        }
+        self.matches_of(class, message, &|_| true, out);
+    }
+
+    /// The same, but captures are looked for only where they are wanted.
+    pub fn matches_of(
+        &self,
+        class: LineClass,
+        message: &[u8],
+        wants_captures: &dyn Fn(RuleIx) -> bool,
+        out: &mut Vec<Hit>,
+    ) {
+        let patterns = &self.patterns;
+        self.matcher
+            .matches(patterns, class, message, wants_captures, out);
     }
 
     /// Runs a rule's own hits and misses.

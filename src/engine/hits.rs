@@ -30,7 +30,13 @@ impl Hits {
     /// Matches a line against the catalog. Returns true if a rule matched.
     pub fn take(&mut self, catalog: &Catalog, line: &Line<'_>) -> bool {
         self.scratch.clear();
-        catalog.matches(line.class, line.message, &mut self.scratch);
+        let records = &self.records;
+        // Further lines of a writer only count.
+        let kept = |rule| {
+            let known: Option<&HitRecord> = records.get(&(rule, line.writer));
+            known.is_none_or(|record| record.lines.len() < limits::EVIDENCE_PER_RANK)
+        };
+        catalog.matches_of(line.class, line.message, &kept, &mut self.scratch);
         for hit in &self.scratch {
             let record = self.records.entry((hit.rule, line.writer)).or_default();
             record.count += 1;

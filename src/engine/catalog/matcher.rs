@@ -7,7 +7,7 @@ use regex::bytes::Regex;
 use super::grams::Grams;
 use super::{Hit, Seen};
 use crate::engine::ids::RuleIx;
-use crate::engine::parse;
+use crate::engine::parse::{LITERALS, Literals};
 use crate::engine::vocab::LineClass;
 
 /// Words of the set of patterns seen in a line that fit on the stack.
@@ -26,10 +26,16 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// The hit, if the message matches.
-    pub(super) fn hit(&self, message: &[u8]) -> Option<Hit> {
+    /// The hit, if the message matches; without captures, which cost more, if nobody wants them.
+    pub(super) fn hit(&self, message: &[u8], captures: bool) -> Option<Hit> {
         if !self.regex.is_match(message) {
             return None;
+        }
+        if !captures {
+            return Some(Hit {
+                rule: self.rule,
+                captures: Vec::new(),
+            });
         }
         let captures = self.regex.captures(message)?;
         let named =
@@ -48,72 +54,83 @@ impl Pattern {
     }
 }
 
-/// The literals of all patterns of one class of line, and those that the parser looks for there.
+/// The literals of all patterns, and those that the parser looks for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ClassMatcher {
-    /// Says quickly that no literal is in a message. `None` where the class has no literal.
-    quick: Option<Grams>,
+pub(super) struct Matcher {
+    /// By class of line: says quickly that none of its literals is in a message.
+    quick: Vec<Option<Grams>>,
     /// Finds every literal, overlapping ones too.
     all: Option<AhoCorasick>,
-    /// By literal in `all`: position in `patterns`; the parser's own come behind.
+    /// By literal in `all`: the position of its pattern; the parser's own come behind.
     owner: Vec<usize>,
-    /// The patterns of the class, in the order of their rules.
-    patterns: Vec<usize>,
 }
 
-impl ClassMatcher {
-    /// For the patterns of one class.
-    pub(super) fn new(all: &[Pattern], class: LineClass) -> Self {
-        let patterns: Vec<usize> = (0..all.len())
-            .filter(|&i| all[i].classes.contains(&class))
-            .collect();
+impl Matcher {
+    pub(super) fn new(patterns: &[Pattern]) -> Self {
         let mut literals: Vec<&[u8]> = Vec::new();
         let mut owner = Vec::new();
-        for (at, &pattern) in patterns.iter().enumerate() {
-            for literal in &all[pattern].gate {
+        for (at, pattern) in patterns.iter().enumerate() {
+            for literal in &pattern.gate {
                 literals.push(literal);
                 owner.push(at);
             }
         }
-        for literal in parse::literals(class) {
+        for literal in LITERALS {
             literals.push(literal);
         }
-        if literals.is_empty() {
-            return Self::default();
-        }
+        let of_class = |class: LineClass| {
+            let of_rules = owner.iter().zip(&literals);
+            let mut own: Vec<&[u8]> = of_rules
+                .filter(|(at, _)| patterns[**at].classes.contains(&class))
+                .map(|(_, literal)| *literal)
+                .collect();
+            if !class.is_nccl() {
+                own.extend_from_slice(&literals[owner.len()..]);
+            }
+            (!own.is_empty()).then(|| Grams::new(&own))
+        };
         Self {
-            quick: Some(Grams::new(&literals)),
+            quick: LineClass::ALL.iter().map(|c| of_class(*c)).collect(),
             all: Some(automaton(&literals)),
             owner,
-            patterns,
         }
     }
 
-    /// Which kinds of literal are in a message.
-    pub(super) fn look(&self, message: &[u8]) -> Seen {
+    /// Which literals are in a message of this class.
+    pub(super) fn look(&self, patterns: &[Pattern], class: LineClass, message: &[u8]) -> Seen {
         let mut seen = Seen::default();
-        let (Some(quick), Some(automaton)) = (&self.quick, &self.all) else {
+        let Some(automaton) = &self.all else {
+            // Nothing was loaded, so nobody can search.
+            seen.parser = Literals::ANY;
             return seen;
         };
-        if !quick.may_be_in(message) {
-            return seen;
+        match self.quick.get(class as usize) {
+            Some(Some(quick)) if quick.may_be_in(message) => {}
+            _ => return seen,
         }
         for found in automaton.find_overlapping_iter(message) {
-            if found.pattern().as_usize() < self.owner.len() {
-                seen.rules = true;
-            } else {
-                seen.parser = true;
+            let literal = found.pattern().as_usize();
+            match self.owner.get(literal) {
+                Some(at) => seen.rules |= patterns[*at].classes.contains(&class),
+                None => seen.parser.insert(literal - self.owner.len()),
             }
         }
         seen
     }
 
     /// Adds a hit for each rule that matches.
-    pub(super) fn matches(&self, all: &[Pattern], message: &[u8], out: &mut Vec<Hit>) {
+    pub(super) fn matches(
+        &self,
+        patterns: &[Pattern],
+        class: LineClass,
+        message: &[u8],
+        wants_captures: &dyn Fn(RuleIx) -> bool,
+        out: &mut Vec<Hit>,
+    ) {
         let Some(automaton) = &self.all else {
             return;
         };
-        let words = self.patterns.len().div_ceil(64);
+        let words = patterns.len().div_ceil(64);
         let mut stack = [0u64; STACK_WORDS];
         let mut heap = vec![0; if words > STACK_WORDS { words } else { 0 }];
         let seen = if words > STACK_WORDS {
@@ -127,15 +144,19 @@ impl ClassMatcher {
             }
         }
         let mut last = None;
-        for (at, &pattern) in self.patterns.iter().enumerate() {
-            let pattern = &all[pattern];
-            // A rule with several patterns hits a line once.
-            if seen[at / 64] & (1 << (at % 64)) == 0 || last == Some(pattern.rule) {
-                continue;
-            }
-            if let Some(hit) = pattern.hit(message) {
-                last = Some(hit.rule);
-                out.push(hit);
+        for (word, bits) in seen.iter().enumerate() {
+            let mut bits = *bits;
+            while bits != 0 {
+                let pattern = &patterns[word * 64 + bits.trailing_zeros() as usize];
+                bits &= bits - 1;
+                // A rule with several patterns hits a line once.
+                if last == Some(pattern.rule) || !pattern.classes.contains(&class) {
+                    continue;
+                }
+                if let Some(hit) = pattern.hit(message, wants_captures(pattern.rule)) {
+                    last = Some(hit.rule);
+                    out.push(hit);
+                }
             }
         }
     }

@@ -104,7 +104,7 @@ fn find(patterns: &[&Pattern], message: &[u8]) -> Option<Hit> {
     patterns
         .iter()
         .filter(|p| p.passes_gate(message))
-        .find_map(|p| p.hit(message))
+        .find_map(|p| p.hit(message, true))
 }
 
 impl CaptureKind {

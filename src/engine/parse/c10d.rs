@@ -3,48 +3,45 @@
 use memchr::memmem;
 
 use super::cursor::Cursor;
+use super::literals::{Literal, Literals};
 use super::{launcher, text};
 use crate::engine::event::Event;
 
-/// What [`parse`] looks for, or a part of it.
-pub(super) const LITERALS: &[&[u8]] = &[
-    b"Watchdog caught collective operation timeout",
-    b"last enqueued work: ",
-    b"ast enqueued NCCL work: ",
-    b" client socket",
-    b"ProcessGroupNCCL initialization options",
-];
-
 /// A message behind `[E1130 … File.cpp:12] ` or `W1130 … torch/…:12] `.
-pub(super) fn parse(message: &[u8], literal: bool) -> Option<Event<'_>> {
-    if !literal {
-        return launcher::parse(message, false);
+pub(super) fn parse(message: &[u8], found: Literals) -> Option<Event<'_>> {
+    if found.is_empty() {
+        return launcher::parse(message, found);
     }
-    if memmem::find(message, b"Watchdog caught collective operation timeout").is_some() {
+    if found.find(Literal::Watchdog, message).is_some() {
         return watchdog(message);
     }
-    if let Some(at) = memmem::find(message, b"last enqueued work: ")
-        .or_else(|| memmem::find(message, b"ast enqueued NCCL work: "))
-    {
+    let enqueued = found.find(Literal::Enqueued, message);
+    if let Some(at) = enqueued.or_else(|| found.find(Literal::EnqueuedNccl, message)) {
         return work_status(message, at);
     }
-    if let Some(event) = text::parse(message, true) {
+    if let Some(event) = text::parse(message, found) {
         return Some(event);
     }
-    let contact: [&[u8]; 5] = [
-        b"[c10d] The hostname of the client socket",
-        b"[c10d] The client socket has connected",
-        b"[c10d - debug] The client socket has connected",
-        b"ProcessGroupNCCL initialization options",
-        b"[c10d] The client socket cannot be initialized",
-    ];
-    if contact
-        .iter()
-        .any(|text| memmem::find(message, text).is_some())
-    {
+    if found.find(Literal::GroupOptions, message).is_some() {
         return init_options(message).or(Some(Event::StoreContact));
     }
-    launcher::parse(message, true)
+    if found.has(Literal::ClientSocket) && is_contact(message) {
+        return Some(Event::StoreContact);
+    }
+    launcher::parse(message, found)
+}
+
+/// A socket of the store's client: connected, or about to be.
+fn is_contact(message: &[u8]) -> bool {
+    let literal = Literal::ClientSocket.text();
+    memmem::find_iter(message, literal).any(|at| {
+        let (before, behind) = (&message[..at], &message[at + literal.len()..]);
+        let connects = behind.starts_with(b" has connected")
+            && (before.ends_with(b"[c10d] The") || before.ends_with(b"[c10d - debug] The"));
+        connects
+            || before.ends_with(b"[c10d] The hostname of the")
+            || before.ends_with(b"[c10d] The") && behind.starts_with(b" cannot be initialized")
+    })
 }
 
 /// `WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=…, NumelOut=…, Timeout(ms)=10000) ran for 10045 milliseconds`.
@@ -98,7 +95,7 @@ mod tests {
     use super::*;
 
     fn parsed(message: &[u8]) -> Option<Event<'_>> {
-        parse(message, true)
+        parse(message, Literals::ANY)
     }
 
     #[test]

@@ -1,20 +1,12 @@
 //! Reports of torchrun and other launchers (torch elastic 1.9–2.15).
 
-use memchr::memmem;
-
 use super::cursor::Cursor;
+use super::literals::{Literal, Literals};
 use super::text::{exit_of, number_behind};
 use crate::engine::event::Event;
 
-/// What [`agent`] looks for.
-pub(super) const LITERALS: &[&[u8]] = &[
-    b"failed (exitcode: ",
-    b"death signal, shutting down workers",
-    b"will restart worker group",
-];
-
 /// A line of a launcher's report.
-pub(super) fn parse(message: &[u8], literal: bool) -> Option<Event<'_>> {
+pub(super) fn parse(message: &[u8], found: Literals) -> Option<Event<'_>> {
     let line = message.trim_ascii();
     match line.first()? {
         b'r' if line.starts_with(b"rank ") => report_rank(line),
@@ -22,8 +14,8 @@ pub(super) fn parse(message: &[u8], literal: bool) -> Option<Event<'_>> {
         b'R' if line.starts_with(b"Root Cause (first observed failure)") => {
             Some(Event::ReportRootCause)
         }
-        _ if literal => agent(line),
-        _ => None,
+        _ if found.is_empty() => None,
+        _ => agent(line, found),
     }
 }
 
@@ -52,9 +44,9 @@ fn report_exit(line: &[u8]) -> Option<Event<'_>> {
 }
 
 /// Lines of the agent's own log.
-fn agent(line: &[u8]) -> Option<Event<'_>> {
-    if let Some(at) = memmem::find(line, b"failed (exitcode: ") {
-        let mut rest = Cursor(&line[at + b"failed (exitcode: ".len()..]);
+fn agent(line: &[u8], found: Literals) -> Option<Event<'_>> {
+    if let Some(at) = found.find(Literal::AgentExit, line) {
+        let mut rest = Cursor(&line[at + Literal::AgentExit.text().len()..]);
         let exit = exit_of(rest.int()?)?;
         rest.lit(b") local_rank: ")?;
         let local = rest.dec32()?;
@@ -64,10 +56,11 @@ fn agent(line: &[u8]) -> Option<Event<'_>> {
             pid: number_behind(line, b"(pid: ")?,
         });
     }
-    if memmem::find(line, b"death signal, shutting down workers").is_some() {
+    if found.find(Literal::AgentStopped, line).is_some() {
         return Some(Event::LauncherStopped);
     }
-    (memmem::find(line, b"will restart worker group").is_some()).then_some(Event::Restart)
+    let restarts = found.find(Literal::AgentRestarts, line);
+    restarts.map(|_| Event::Restart)
 }
 
 #[cfg(test)]
@@ -76,7 +69,7 @@ mod tests {
     use crate::engine::event::Exit;
 
     fn parsed(message: &[u8]) -> Option<Event<'_>> {
-        parse(message, true)
+        parse(message, Literals::ANY)
     }
 
     #[test]

@@ -11,12 +11,14 @@ use crate::engine::event::{CommInit, Event};
 pub(super) struct Words {
     /// In every line about a connection, whichever verb or noun it uses.
     connect: Finder<'static>,
+    closed: Finder<'static>,
 }
 
 impl Default for Words {
     fn default() -> Self {
         Self {
             connect: Finder::new(b"onnect"),
+            closed: Finder::new(b"Connection closed by remote peer"),
         }
     }
 }
@@ -108,7 +110,7 @@ fn progress<'a>(message: &'a [u8], words: &Words) -> Option<Event<'a>> {
     if matches!(by_beginning, None | Some(Event::Topology | Event::Known))
         && words.connect.find(message).is_some()
     {
-        if memchr::memmem::find(message, b"Connection closed by remote peer").is_some() {
+        if words.closed.find(message).is_some() {
             return Some(Event::PeerClosed { local: None });
         }
         if by_beginning != Some(Event::Topology)

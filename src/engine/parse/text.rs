@@ -3,58 +3,39 @@
 use memchr::memmem;
 
 use super::cursor::Cursor;
+use super::literals::{Literal, Literals};
 use crate::engine::event::{Event, Exit};
 
-/// What [`parse`] and [`traceback`] look for.
-pub(super) const LITERALS: &[&[u8]] = &[
-    GATES[0], GATES[1], GATES[2], GATES[3], GATES[4], GATES[5], GATES[6], GATES[7], GATES[8],
-    GATES[9], FRAME,
-];
-
-/// The file that the frames of PyTorch's distributed calls stand in.
-const FRAME: &[u8] = b"/distributed_c10d.py";
-
-/// A literal that some text below begins with or contains.
-const GATES: [&[u8]; 10] = [
-    b" clients joined",
-    b"num_workers_joined=",
-    b"worker_count=",
-    b"world_size=",
-    b" in world size ",
-    b"GLOBAL_RANK: ",
-    b"monitoredBarrier",
-    b"Detected mismatch between collectives",
-    b"died unexpectedly",
-    b"Application startup complete",
-];
-
 /// A line of the program or of a framework.
-pub(super) fn parse(message: &[u8], literal: bool) -> Option<Event<'_>> {
-    if !literal || message.len() > 4096 {
+pub(super) fn parse(message: &[u8], found: Literals) -> Option<Event<'_>> {
+    if found.is_empty() || message.len() > 4096 {
         return None;
     }
-    let gate = GATES
+    type Read = fn(&[u8]) -> Option<Event<'_>>;
+    const READERS: [(Literal, Read); 10] = [
+        (Literal::ClientsJoined, clients_joined),
+        (Literal::WorkersJoined, store_barrier),
+        (Literal::WorkerCount, store_barrier),
+        (Literal::WorldSize, world_size),
+        (Literal::InWorldSize, in_world_size),
+        (Literal::GlobalRank, global_rank),
+        (Literal::MonitoredBarrier, monitored_barrier),
+        (Literal::Fingerprints, fingerprints),
+        (Literal::ChildDied, child_died),
+        (Literal::Serving, |_| Some(Event::Serving)),
+    ];
+    let (_, read) = READERS
         .iter()
-        .position(|gate| memmem::find(message, gate).is_some())?;
-    match gate {
-        0 => clients_joined(message),
-        1 | 2 => store_barrier(message),
-        3 => world_size(message),
-        4 => in_world_size(message),
-        5 => global_rank(message),
-        6 => monitored_barrier(message),
-        7 => fingerprints(message),
-        8 => child_died(message),
-        _ => Some(Event::Serving),
-    }
+        .find(|(literal, _)| found.find(*literal, message).is_some())?;
+    read(message)
 }
 
 /// A line of a traceback: its start, its end, or an abort.
-pub(super) fn traceback(message: &[u8], literal: bool) -> Option<Event<'_>> {
+pub(super) fn traceback(message: &[u8], found: Literals) -> Option<Event<'_>> {
     if message.starts_with(b"Traceback (most recent call last)") {
         return Some(Event::TracebackStart);
     }
-    if literal && let Some(frame) = frame(message) {
+    if let Some(frame) = frame(message, found) {
         return Some(frame);
     }
     const ABORTS: [&[u8]; 4] = [
@@ -71,8 +52,8 @@ pub(super) fn traceback(message: &[u8], literal: bool) -> Option<Event<'_>> {
 
 /// `File "…/distributed_c10d.py", line 4181, in all_reduce` of a traceback, and
 /// `#0 all_reduce from …/distributed_c10d.py:3068` of a watchdog's stack trace.
-fn frame(message: &[u8]) -> Option<Event<'_>> {
-    let at = memmem::find(message, FRAME)?;
+fn frame(message: &[u8], found: Literals) -> Option<Event<'_>> {
+    let at = found.find(Literal::Frame, message)?;
     if let Some(rest) = message.strip_prefix(b"#0 ") {
         return Some(Event::Frame(Cursor(rest).word()));
     }
@@ -247,11 +228,11 @@ mod tests {
     use super::*;
 
     fn parsed(message: &[u8]) -> Option<Event<'_>> {
-        parse(message, true)
+        parse(message, Literals::ANY)
     }
 
     fn traced(message: &[u8]) -> Option<Event<'_>> {
-        traceback(message, true)
+        traceback(message, Literals::ANY)
     }
 
     #[test]
