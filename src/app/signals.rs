@@ -1,9 +1,16 @@
 //! SIGINT, SIGTERM and SIGHUP end a watch in good order; the second one ends the process at once.
+//! After SIGHUP there is no terminal any more, and waiting for its keys never ends: a moment later the
+//! process ends by itself.
 
 use std::io;
 use std::thread;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How long an end in good order may take after the terminal is gone.
+const GRACE: Duration = Duration::from_secs(2);
+const HANGUP: i32 = 1;
 
 /// Calls `on_first` when the first of the signals arrives, from a thread of its own.
 ///
@@ -12,6 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub fn on_end(on_first: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
+        .enable_time()
         .build()?;
     let listen = |kind| runtime.block_on(async { signal(kind) });
     let mut interrupt = listen(SignalKind::interrupt())?;
@@ -20,13 +28,22 @@ pub fn on_end(on_first: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            runtime.block_on(any(&mut interrupt, &mut terminate, &mut hangup));
+            let first = runtime.block_on(any(&mut interrupt, &mut terminate, &mut hangup));
             on_first();
-            let number = runtime.block_on(any(&mut interrupt, &mut terminate, &mut hangup));
-            ratatui::restore();
+            let number = runtime.block_on(async {
+                let second = any(&mut interrupt, &mut terminate, &mut hangup);
+                if first == HANGUP {
+                    tokio::time::timeout(GRACE, second).await.unwrap_or(first)
+                } else {
+                    second.await
+                }
+            });
+            if first != HANGUP {
+                ratatui::restore();
+            }
             #[expect(
                 clippy::exit,
-                reason = "asked for twice: whatever hangs must not hold the user's terminal"
+                reason = "asked for twice, or nobody is there any more: whatever hangs must not go on"
             )]
             std::process::exit(128 + number);
         })?;
@@ -37,6 +54,6 @@ async fn any(interrupt: &mut Signal, terminate: &mut Signal, hangup: &mut Signal
     tokio::select! {
         _ = interrupt.recv() => 2,
         _ = terminate.recv() => 15,
-        _ = hangup.recv() => 1,
+        _ = hangup.recv() => HANGUP,
     }
 }
