@@ -1,7 +1,7 @@
 //! How soon a finding is on screen while the job is still being written, with the real binary.
 //!
 //! ```text
-//! UNHANG_REPEATS=20 cargo test --release --test live_latency -- --nocapture --test-threads=1
+//! UNHANG_REPEATS=10 cargo test --test live_latency -- --nocapture --test-threads=1
 //! ```
 //!
 //! prints the rows of docs/performance.md. The limits that fail a test are generous: other work on
