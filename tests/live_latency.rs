@@ -8,6 +8,7 @@
 //! the machine must not.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "it prints what it measured")]
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Write};
