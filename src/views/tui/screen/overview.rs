@@ -164,16 +164,14 @@ fn first_fix(snapshot: &Snapshot) -> String {
         .finding
         .and_then(|at| snapshot.findings.get(at));
     let fixes = lead.map_or(&[][..], |f| &f.fixes);
-    let commands = fixes
-        .iter()
-        .map(words::exports)
-        .find(|lines| !lines.is_empty());
-    match commands {
-        Some(lines) => lines.join("; "),
-        None => fixes
-            .first()
-            .map(|fix| fix.text.clone())
-            .unwrap_or_default(),
+    // What cures comes before what only works around, whatever is easier to paste.
+    let best = fixes.iter().find(|fix| fix.cures).or(fixes.first());
+    let Some(fix) = best else {
+        return String::new();
+    };
+    match words::exports(fix) {
+        lines if lines.is_empty() => fix.text.clone(),
+        lines => lines.join("; "),
     }
 }
 
