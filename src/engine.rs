@@ -67,8 +67,8 @@ pub struct Engine {
     claim: Option<Option<Duration>>,
     first: Option<Time>,
     now: Option<Time>,
-    /// When something other than a tick was last seen.
-    last_input: Option<Time>,
+    /// The first tick: see [`Input::Tick`].
+    watched_since: Option<Time>,
     unparsed: u64,
     generation: u64,
     recent: Option<Recent>,
@@ -88,7 +88,7 @@ impl Engine {
             claim: None,
             first: None,
             now: None,
-            last_input: None,
+            watched_since: None,
             unparsed: 0,
             generation: 0,
             recent: options.keep_recent.then(Recent::default),
@@ -100,7 +100,6 @@ impl Engine {
         self.first = self.first.or(seen);
         self.now = seen.or(self.now);
         if !matches!(input, Input::Tick) {
-            self.last_input = seen.or(self.last_input);
             self.generation += 1;
         }
         match input {
@@ -114,6 +113,9 @@ impl Engine {
                 self.flush(seen, source);
                 self.demux.restart(source);
                 self.job.gap(source);
+                if let Some(recent) = &mut self.recent {
+                    recent.forget(source);
+                }
             }
             Input::Ended {
                 source,
@@ -128,7 +130,10 @@ impl Engine {
             }
             Input::Process { host, pid, state } => self.job.process(&host, pid, state),
             Input::Claim { stuck_for } => self.claim = Some(stuck_for),
-            Input::Tick => self.generation += u64::from(self.waits_for_time()),
+            Input::Tick => {
+                self.watched_since = self.watched_since.or(seen);
+                self.generation += u64::from(self.waits_for_time());
+            }
         }
     }
 
@@ -143,7 +148,9 @@ impl Engine {
             catalog: &self.catalog,
             hits: &self.hits,
             claimed: self.claim.is_some(),
-            silent_for: self.silent_for(),
+            now: self.now,
+            watched_since: self.watched_since,
+            more_may_come: self.sources.iter().flatten().any(|s| s.ended.is_none()),
             reports: detect::Reports::default(),
         }
         .indexed();
@@ -167,11 +174,6 @@ impl Engine {
         let ranks = Ranks::resolve(&self.job, self.demux.writers());
         let writers = ranks.ranks.get(rank as usize).map(|r| r.writers.as_slice());
         recent.of(writers.unwrap_or_default())
-    }
-
-    /// How long nothing new has come while somebody watched.
-    fn silent_for(&self) -> Option<Duration> {
-        Some(self.now?.since(self.last_input?))
     }
 
     /// Time matters only while the job is not known to have ended.

@@ -5,12 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{Read, Write};
-use std::num::NonZeroU16;
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
-
-use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
+use portable_pty::CommandBuilder;
 use unhang::app::handle::{Handle, Mode, Status};
 use unhang::engine::snapshot::Snapshot;
 use unhang::views::escape::Glyphs;
@@ -18,10 +13,13 @@ use unhang::views::tui::{self, theme::Theme};
 
 #[path = "support/samples.rs"]
 mod samples;
+#[expect(dead_code, reason = "this test needs a part of it")]
+#[path = "support/terminal.rs"]
+mod terminal;
+
+use terminal::Terminal;
 
 const CHILD: &str = "UNHANG_TEST_CHILD";
-/// No machine is that slow.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The child: a dashboard whose `s` does what the variable says. Without the variable: nothing.
 #[test]
@@ -34,7 +32,9 @@ fn child() {
         .find(|(n, _)| *n == "wrong_interface")
         .unwrap()
         .1;
-    let handle = Handle::still(snapshot, Status::new(Mode::Live));
+    let mut status = Status::new(Mode::Live);
+    status.failure = (on_save == "failure").then(|| "index out of bounds".to_owned());
+    let handle = Handle::still(snapshot, status);
     let save = |_: &Snapshot| {
         match on_save.as_str() {
             "panic" => panic!("a bug of the save"),
@@ -55,109 +55,18 @@ fn child() {
     tui::run(&handle, &tui::Options { theme, save: &save }).unwrap();
 }
 
-fn cells(n: u16) -> NonZeroU16 {
-    NonZeroU16::new(n).unwrap()
-}
-
-/// What the child has written, and the screen it makes.
-struct Seen {
-    raw: Vec<u8>,
-    parser: vt100::Parser,
-    closed: bool,
-}
-
-struct Terminal {
-    master: Box<dyn MasterPty + Send>,
-    writer: Box<dyn Write + Send>,
-    child: Box<dyn Child + Send + Sync>,
-    seen: Arc<(Mutex<Seen>, Condvar)>,
-}
-
-impl Terminal {
-    fn start(on_save: &str) -> Self {
-        let size = PtySize {
-            rows: 24,
-            cols: 80,
-            pixel_width: 0,
-            pixel_height: 0,
-        };
-        let pty = native_pty_system().openpty(size).unwrap();
-        let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "child", "--nocapture", "--test-threads=1"]);
-        command.env(CHILD, on_save);
-        // A backtrace would push the message off the screen.
-        command.env("RUST_BACKTRACE", "0");
-        command.env("TERM", "xterm-256color");
-        let child = pty.slave.spawn_command(command).unwrap();
-        drop(pty.slave);
-        let seen = Seen {
-            raw: Vec::new(),
-            parser: vt100::Parser::new(cells(24), cells(80), 0),
-            closed: false,
-        };
-        let seen = Arc::new((Mutex::new(seen), Condvar::new()));
-        let mut reader = pty.master.try_clone_reader().unwrap();
-        let shared = Arc::clone(&seen);
-        std::thread::spawn(move || {
-            let mut chunk = [0; 4096];
-            loop {
-                let read = reader.read(&mut chunk).unwrap_or(0);
-                let mut seen = shared.0.lock().unwrap();
-                seen.raw.extend_from_slice(&chunk[..read]);
-                seen.parser.process(&chunk[..read]);
-                seen.closed = read == 0;
-                shared.1.notify_all();
-                if read == 0 {
-                    return;
-                }
-            }
-        });
-        Self {
-            writer: pty.master.take_writer().unwrap(),
-            master: pty.master,
-            child,
-            seen,
-        }
-    }
-
-    fn wait(&self, what: &str, is: impl Fn(&Seen) -> bool) {
-        let seen = self.seen.0.lock().unwrap();
-        let (seen, timeout) = self
-            .seen
-            .1
-            .wait_timeout_while(seen, PATIENCE, |seen| !is(seen))
-            .unwrap();
-        assert!(
-            !timeout.timed_out(),
-            "waited for {what}, but:\n{}",
-            seen.parser.screen().contents()
-        );
-    }
-
-    fn wait_for(&self, text: &str) {
-        self.wait(text, |seen| seen.parser.screen().contents().contains(text));
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.writer.write_all(keys.as_bytes()).unwrap();
-        self.writer.flush().unwrap();
-    }
-
-    /// Waits for the end; the terminal must be as it was.
-    fn end(&mut self) -> ExitStatus {
-        self.wait("the end", |seen| seen.closed);
-        let seen = self.seen.0.lock().unwrap();
-        let screen = seen.parser.screen();
-        assert!(!screen.alternate_screen(), "the alternate screen is left");
-        assert!(!screen.hide_cursor(), "the cursor is back");
-        drop(seen);
-        self.child.wait().unwrap()
-    }
+fn start(on_save: &str) -> Terminal {
+    let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture", "--test-threads=1"]);
+    command.env(CHILD, on_save);
+    // A backtrace would push the message off the screen.
+    command.env("RUST_BACKTRACE", "0");
+    Terminal::start(command, 24, 80)
 }
 
 #[test]
 fn keys_move_about_and_quit_restores_the_terminal() {
-    let mut terminal = Terminal::start("save");
+    let mut terminal = start("save");
     terminal.wait_for("H U N G");
     terminal.wait("the alternate screen", |seen| {
         seen.parser.screen().alternate_screen()
@@ -178,23 +87,9 @@ fn keys_move_about_and_quit_restores_the_terminal() {
 
 #[test]
 fn a_new_size_is_drawn() {
-    let mut terminal = Terminal::start("save");
+    let mut terminal = start("save");
     terminal.wait_for("H U N G");
-    let size = PtySize {
-        rows: 40,
-        cols: 120,
-        pixel_width: 0,
-        pixel_height: 0,
-    };
-    terminal
-        .seen
-        .0
-        .lock()
-        .unwrap()
-        .parser
-        .screen_mut()
-        .set_size(cells(40), cells(120));
-    terminal.master.resize(size).unwrap();
+    terminal.resize(40, 120);
     // Only the larger screen has room for evidence on its first page.
     terminal.wait_for("evidence");
     terminal.press("\x03");
@@ -203,7 +98,7 @@ fn a_new_size_is_drawn() {
 
 #[test]
 fn the_fix_goes_to_the_clipboard() {
-    let mut terminal = Terminal::start("save");
+    let mut terminal = start("save");
     terminal.wait_for("H U N G");
     terminal.press("y");
     terminal.wait_for("copied: export NCCL_SOCKET_IFNAME=data0");
@@ -218,7 +113,7 @@ fn the_fix_goes_to_the_clipboard() {
 
 #[test]
 fn pause_is_said() {
-    let mut terminal = Terminal::start("save");
+    let mut terminal = start("save");
     terminal.wait_for("H U N G");
     terminal.press(" ");
     terminal.wait_for("PAUSED");
@@ -232,7 +127,7 @@ fn pause_is_said() {
 
 #[test]
 fn a_panic_gives_the_terminal_back_and_is_readable() {
-    let mut terminal = Terminal::start("panic");
+    let mut terminal = start("panic");
     terminal.wait_for("H U N G");
     terminal.press("s");
     assert!(!terminal.end().success());
@@ -241,7 +136,7 @@ fn a_panic_gives_the_terminal_back_and_is_readable() {
 
 #[test]
 fn a_panic_of_another_thread_leaves_the_screen_alone_and_is_told_at_the_end() {
-    let mut terminal = Terminal::start("thread");
+    let mut terminal = start("thread");
     terminal.wait_for("H U N G");
     terminal.press("s");
     terminal.wait_for("after the panic");
@@ -256,8 +151,19 @@ fn a_panic_of_another_thread_leaves_the_screen_alone_and_is_told_at_the_end() {
 
 #[test]
 fn the_end_asked_for_from_outside_restores_the_terminal() {
-    let mut terminal = Terminal::start("shutdown");
+    let mut terminal = start("shutdown");
     terminal.wait_for("H U N G");
     terminal.press("s");
+    assert!(terminal.end().success());
+}
+
+#[test]
+fn an_engine_that_died_is_told_while_the_last_state_stays() {
+    let mut terminal = start("failure");
+    terminal.wait_for("the engine stopped: index out of bounds");
+    terminal.wait_for("H U N G");
+    terminal.press("3");
+    terminal.wait_for("fix (env, cures it)");
+    terminal.press("q");
     assert!(terminal.end().success());
 }

@@ -10,9 +10,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Color;
 use unhang::app::handle::{Axis, LogLine, LogPage, LogRequest, Mode, Playback, Status};
+use unhang::app::{demo, replay};
+use unhang::engine::catalog::Catalog;
 use unhang::engine::ids::SourceId;
 use unhang::engine::line::Place;
 use unhang::engine::snapshot::Snapshot;
+use unhang::engine::{Engine, Options};
 use unhang::views::escape::{Glyphs, harmless};
 use unhang::views::tui::keymap::{self, Action, KEYMAP, Key};
 use unhang::views::tui::screen::Screen;
@@ -301,12 +304,14 @@ fn keys_md_is_fresh() {
     );
 }
 
-/// The picture of the README. It is drawn from the sample until a recorded failure takes its place.
+/// The picture of the README: the end of a recorded failure.
 #[test]
 fn dashboard_svg_is_fresh() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/dashboard.svg");
-    let bench = Bench::new("wrong_interface");
-    let fresh = tui::picture(&bench.snapshot, &bench.status, 100, 32);
+    let case = demo::Case::find(Some("mismatch-count-16")).unwrap();
+    let mut engine = Engine::new(Catalog::builtin(), Options::default());
+    let snapshot = replay::to_the_end(case.script().unwrap().as_mut(), &mut engine).unwrap();
+    let fresh = tui::picture(&snapshot, &Status::new(Mode::Live), 120, 36);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, &fresh).unwrap();
     }

@@ -206,7 +206,7 @@ impl Live {
         }
     }
 
-    /// Publishes nothing before [`Msg::CaughtUp`]: of half a job's logs the other half is missing, and
+    /// Publishes nothing and does not tick before [`Msg::CaughtUp`]: of half a job's logs the other half is missing, and
     /// that would be shown as a fault.
     pub(crate) fn catch_up_first(mut self) -> Self {
         self.catching_up = Some(Instant::now() + CATCH_UP);
@@ -272,7 +272,8 @@ impl Live {
 
     fn tick(&mut self) {
         // Once every pipe is closed nothing can happen any more, so time stands still too.
-        if self.open > 0 {
+        // And what is still being read was written before the watch began.
+        if self.open > 0 && self.catching_up.is_none() {
             let seen = Some(self.clock.now());
             self.take(Record {
                 seen,
@@ -344,5 +345,46 @@ impl Sender {
             }
             Err(TrySendError::Disconnected(_)) => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::handle::{Mode, Status};
+    use crate::engine::Options;
+    use crate::engine::catalog::Catalog;
+    use crate::engine::ids::SourceId;
+
+    #[test]
+    fn a_panic_of_the_engine_is_told_and_the_last_state_stays() {
+        let engine = Engine::new(Catalog::builtin(), Options::default());
+        let first = engine.snapshot();
+        let shared = Shared::new(first, Status::new(Mode::Live), Box::new(|| ()));
+        let shared = Arc::new(shared);
+        let mut core = Core::new(engine, Arc::clone(&shared), Arc::default()).expect("a thread");
+        let bytes = |offset| Record {
+            seen: Some(Time(1)),
+            what: What::Bytes {
+                source: SourceId(0),
+                offset,
+                chunk: b"a line\n".to_vec(),
+            },
+        };
+        core.handle(bytes(0));
+        core.publish();
+        let handle = crate::app::handle::Handle {
+            shared: Arc::clone(&shared),
+        };
+        let last = handle.snapshot();
+        assert_eq!(last.job.ranks.len(), 1);
+        core.guarded(|_| panic!("index {} is out of bounds", 7));
+        assert_eq!(
+            handle.status().failure.as_deref(),
+            Some("index 7 is out of bounds")
+        );
+        core.handle(bytes(7));
+        core.publish();
+        assert!(Arc::ptr_eq(&handle.snapshot(), &last));
     }
 }

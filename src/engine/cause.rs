@@ -6,7 +6,7 @@ mod guilt;
 mod state;
 mod summary;
 
-use super::detect::Scene;
+use super::detect::{Scene, wait};
 use super::finding::Finding;
 use super::snapshot::Verdict;
 use super::vocab::{Class, Confidence, Effect, Role, Severity, State};
@@ -14,7 +14,10 @@ use super::vocab::{Class, Confidence, Effect, Role, Severity, State};
 /// Orders the findings and draws the verdict from them.
 #[must_use]
 pub fn judge(scene: &Scene<'_>, mut findings: Vec<Finding>) -> (Verdict, Vec<Finding>) {
+    findings.retain(|finding| !wait::is_merely_late(scene, finding));
     fold(&mut findings);
+    // A refusal that something else explains says nothing of its own.
+    findings.retain(|f| f.class != Class::NetworkUnreachable || f.role != Role::Symptom);
     let main = main_cause(&findings);
     let state = state::of(scene, main.map(|at| &findings[at]), &findings);
     if state == State::Waiting {
@@ -61,7 +64,8 @@ fn explains(a: &Finding, b: &Finding) -> bool {
         // Whoever others wait for ended, or failed before it came.
         Class::MissingRank => {
             let everyone = b.accused.is_empty() && stops && a.class != Class::RankDied;
-            let differ = matches!(a.class, Class::EnvMismatch | Class::VersionMismatch);
+            let differ = matches!(a.class, Class::EnvMismatch | Class::VersionMismatch)
+                || (a.class == Class::Launcher && a.effect != Effect::None);
             (stops && on_same) || everyone || differ || differs_first(a, b) || cut_off(a, b)
         }
         // An exception is how an error of a better known kind surfaced.
@@ -147,13 +151,11 @@ fn main_cause(findings: &[Finding]) -> Option<usize> {
     causes.min_by_key(|at| rank_of(&findings[*at]))
 }
 
-/// Waiting is no fault yet: what is only late is a note.
+/// Waiting is no fault yet: what is only late is a note, and so is whatever follows from it.
 fn soften(findings: &mut [Finding]) {
-    for finding in findings
-        .iter_mut()
-        .filter(|f| f.class != Class::MismatchedCollective)
-    {
-        if finding.role == Role::Cause {
+    for finding in findings.iter_mut() {
+        let late = finding.class == Class::MissingRank;
+        if late || (finding.role == Role::Cause && finding.class != Class::MismatchedCollective) {
             finding.role = Role::Note;
             finding.severity = Severity::Info;
             finding.confidence = Confidence::Possible;

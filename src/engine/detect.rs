@@ -18,12 +18,12 @@ mod silent;
 pub mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use super::catalog::Catalog;
 use super::demux::{Hint, Writer};
 use super::finding::Finding;
 use super::hits::Hits;
+use super::input::Time;
 use super::job::{CommRec, Job, Member, RankRec, Ranks, Record};
 
 pub use draft::{Draft, ranges};
@@ -43,8 +43,12 @@ pub struct Scene<'a> {
     pub hits: &'a Hits,
     /// The user says that the job stands still.
     pub claimed: bool,
-    /// How long nothing new has come while watching.
-    pub silent_for: Option<Duration>,
+    /// The time, while somebody watches.
+    pub now: Option<Time>,
+    /// Since when: what was seen later was written later.
+    pub watched_since: Option<Time>,
+    /// Some source has not ended.
+    pub more_may_come: bool,
     /// What launchers reported; see [`Scene::indexed`].
     pub reports: Reports<'a>,
 }
@@ -64,15 +68,15 @@ impl<'a> Scene<'a> {
         writers.into_iter().map(move |w| &job.records[w.ix()])
     }
 
-    /// Records of the current attempt with their world rank, if known.
+    /// Records of the current attempt with their world rank, if known, in an order that does not
+    /// depend on arrival.
     pub fn all_records(&self) -> impl Iterator<Item = (Option<u32>, &'a Record)> + '_ {
-        let job = self.job;
-        job.records
+        let (job, ranks) = (self.job, self.ranks);
+        ranks
+            .in_order
             .iter()
-            .zip(&self.ranks.of_writer)
-            .zip(&self.ranks.stale)
-            .filter(|(_, stale)| !**stale)
-            .map(|((record, rank), _)| (*rank, record))
+            .filter(|w| !ranks.stale[w.ix()])
+            .map(|w| (ranks.of_writer[w.ix()], &job.records[w.ix()]))
     }
 
     /// The member that stands for this rank of the communicator.
@@ -84,10 +88,10 @@ impl<'a> Scene<'a> {
     /// Hosts of the current attempt, as printed.
     #[must_use]
     pub fn hosts(&self) -> BTreeSet<&str> {
-        self.ranks
-            .ranks
-            .iter()
-            .filter_map(|r| r.host.as_deref())
+        let of_ranks = self.ranks.ranks.iter().filter_map(|r| r.host.as_deref());
+        let of_others = self.ranks.others.iter();
+        of_ranks
+            .chain(of_others.filter_map(|w| self.job.records[w.ix()].host.as_deref()))
             .collect()
     }
 

@@ -77,7 +77,7 @@ pub struct Finding {
     pub comm: Option<String>,
     /// The phase it strikes in: earlier ones are likelier causes.
     pub phase: Phase,
-    /// The lines that support it, sorted, bounded.
+    /// The lines that support it, the weightiest first, bounded.
     pub evidence: Vec<Evidence>,
     /// Further lines that support it and were not kept.
     pub more_evidence: u64,

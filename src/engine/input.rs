@@ -119,6 +119,7 @@ pub enum Input<'a> {
         /// How long the user has watched it.
         stuck_for: Option<Duration>,
     },
-    /// Time passed and nothing else happened.
+    /// Time passed and nothing else happened. What comes after the first tick was written while
+    /// somebody watched; what was there before, at any time.
     Tick,
 }

@@ -8,6 +8,7 @@ mod view;
 
 use rustc_hash::FxHashMap;
 
+use comm::NO_ORDINAL;
 pub use comm::{Call, Comm, CommKey, Member, MemberIx};
 pub use kept::Kept;
 pub use rankmap::{CommRec, RankRec, Ranks};
@@ -62,7 +63,7 @@ impl Job {
             }
         }
         for member in &self.touched_members {
-            for kept in &mut self.members[member.ix()].recent {
+            for kept in self.members[member.ix()].recent.lines_mut() {
                 kept.fill(offset, chunk);
             }
         }
@@ -111,6 +112,7 @@ impl Job {
         record.lines += 1;
         record.last_seen = seen.or(record.last_seen);
         record.last = Some(Kept::deferred(line, borrowed));
+        record.tail = [record.tail[1], record.tail[2], line.place.number];
         if record.touched != self.feed {
             record.touched = self.feed;
             self.touched_writers.push(line.writer);
@@ -153,7 +155,7 @@ impl Job {
                     member.ended |= *complete && !*abort;
                 }
                 if !*abort {
-                    self.records[ix].progress = line.place.number;
+                    self.records[ix].got_on(line);
                 }
             }
             Event::Channel {
@@ -226,7 +228,7 @@ impl Job {
         };
         let record = &mut self.records[writer.ix()];
         record.active = Some(ix);
-        record.progress = line.place.number;
+        record.got_on(line);
         record.advance(phase);
     }
 
@@ -274,6 +276,10 @@ impl Job {
 
     fn comm(&mut self, key: CommKey, nranks: u32) -> CommIx {
         if let Some(ix) = self.comm_ids.get(&key) {
+            // Ranks that disagree on the size do not decide it by who comes first.
+            let known = &mut self.comms[ix.ix()];
+            known.sizes.insert(nranks);
+            known.nranks = known.nranks.max(nranks);
             return *ix;
         }
         let ix = CommIx::from_ix(self.comms.len());
@@ -316,21 +322,23 @@ impl Job {
         };
         let record = &mut self.records[writer.ix()];
         record.active = Some(ix);
-        record.progress = line.place.number;
+        record.got_on(line);
         record.phase = Phase::Collective;
         let member = &mut self.members[ix.ix()];
         if member.touched != self.feed {
             member.touched = self.feed;
             self.touched_members.push(ix);
         }
-        member.remember(Kept::deferred(line, borrowed));
+        let kept = Kept::deferred(line, borrowed);
         if coll.func.is_p2p() {
+            member.recent.push(NO_ORDINAL, kept);
             member.peer_call(coll.func, coll.root);
             member.last_call = Some(Call::of(coll));
             return;
         }
         let call = Call::of(coll);
         let ordinal = member.reached as usize;
+        member.recent.push(member.reached, kept);
         member.reached += 1;
         member.last_call = Some(call);
         let comm = &mut self.comms[member.comm.ix()];

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::ids::WriterIx;
+use super::ids::{SourceId, WriterIx};
 use super::limits;
 use super::line::{Line, Place};
 
@@ -23,6 +23,13 @@ impl Recent {
             ring.pop_front();
         }
         ring.push_back(line.place);
+    }
+
+    /// Drops the places in a source whose bytes are gone: the same offsets mean other lines now.
+    pub(super) fn forget(&mut self, source: SourceId) {
+        for ring in &mut self.rings {
+            ring.retain(|place| place.source != source);
+        }
     }
 
     /// The lines of several writers, in the order of their sources.

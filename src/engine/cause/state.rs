@@ -33,6 +33,10 @@ pub(super) fn of(scene: &Scene<'_>, cause: Option<&Finding>, findings: &[Finding
     let Some(cause) = cause else {
         return without_cause(scene, ending, findings);
     };
+    let ending = match ending {
+        Ending::Open if wait::fell_silent(scene, cause) => Ending::Standstill,
+        seen => seen,
+    };
     match cause.class {
         Class::MismatchedCollective => match (ending, went_on(cause)) {
             (Ending::Standstill, _) => State::Hung,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Draft, Scene, ranges, wait};
 use crate::engine::demux::Hint;
 use crate::engine::finding::Finding;
-use crate::engine::job::{Kept, RankRec};
+use crate::engine::job::{CommRec, Kept, RankRec};
 use crate::engine::vocab::{Effect, Phase, Role};
 
 /// Variables that change how ranks talk to each other and so must agree on all ranks of a
@@ -72,6 +72,31 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             .filter_map(|name| variable(scene, name, trouble)),
     );
     found.extend(version(scene, trouble));
+    if !found.iter().any(|f| f.id == "LAUNCH003") {
+        found.extend(scene.ranks.comms.iter().find_map(|c| sizes(scene, c)));
+    }
+}
+
+/// Members of one communicator that were started with different numbers of ranks.
+fn sizes(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
+    let sizes = &scene.job.comms[comm.ix.ix()].sizes;
+    let (first, second) = (sizes.first()?, sizes.last()?);
+    if first == second {
+        return None;
+    }
+    let mut draft = Draft::new(scene, "LAUNCH003")?;
+    draft
+        .fact("first", first.to_string())
+        .fact("second", second.to_string());
+    for member in comm.members.values() {
+        let member = &scene.job.members[member.ix()];
+        let rank = scene.ranks.rank_of(member.writer);
+        draft.ranks(rank);
+        if let Some(line) = &member.start_line {
+            draft.evidence(line, rank);
+        }
+    }
+    Some(draft.build())
 }
 
 fn variable(scene: &Scene<'_>, name: &str, trouble: bool) -> Option<Finding> {
@@ -196,16 +221,14 @@ fn version(scene: &Scene<'_>, trouble: bool) -> Option<Finding> {
 }
 
 /// Of two rules that one line fits, the one that the other evidence supports.
-pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut [Finding]) {
+pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let plugin = found.iter().position(|f| f.id == "PLUG001");
     let rdma = found.iter().position(|f| f.id == "IB001");
     if let (Some(plugin), Some(rdma)) = (plugin, rdma) {
-        let named = found[plugin]
-            .ranks
-            .iter()
-            .any(|r| scene.env_of(*r, "NCCL_NET_PLUGIN").is_some());
-        let less = if named { rdma } else { plugin };
-        found[less].role = Role::Symptom;
+        let named = scene
+            .all_records()
+            .any(|(_, r)| r.env.contains_key("NCCL_NET_PLUGIN"));
+        found.remove(if named { rdma } else { plugin });
     }
     let mesh = found.iter().position(|f| f.id == "GLOO001");
     let loopback = found.iter().position(|f| f.id == "NET009");

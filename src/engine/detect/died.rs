@@ -7,7 +7,7 @@ use crate::engine::event::Exit;
 use crate::engine::finding::Finding;
 use crate::engine::input::ProcessState;
 use crate::engine::job::{ExceptionSeen, Kept, RankRec};
-use crate::engine::vocab::Confidence;
+use crate::engine::vocab::{Class, Confidence, Role};
 
 /// Texts of exceptions that say "somebody else ended or did not come" (PyTorch 1.13–2.15, NCCL's
 /// `ncclGetErrorString`, Gloo): who raises one of them is a victim.
@@ -78,7 +78,11 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     if ended.is_empty() {
         by_children(scene, &mut ended);
     }
-    if ended.is_empty() {
+    let mismatch = found
+        .iter()
+        .any(|f| f.class == Class::MismatchedCollective && f.role == Role::Cause);
+    // Whoever ends a job that hangs by a mismatch closes its connections.
+    if ended.is_empty() && !mismatch {
         by_peers(scene, &mut ended);
     }
     first_only(&mut ended);
@@ -238,7 +242,9 @@ fn by_children<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
 /// Others saw its connection close while they still worked, and it is behind them. A closed
 /// connection alone also ends healthy jobs, so the standstill must be proven otherwise.
 fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
-    if !scene.claimed && wait::standstill(scene).is_none() {
+    let proven =
+        scene.claimed || wait::standstill(scene).is_some() || wait::nobody_prints(scene, "DIED001");
+    if !proven {
         return;
     }
     let closed_any = scene.all_records().any(|(_, r)| !r.closed.is_empty());
@@ -266,7 +272,7 @@ fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
                     continue;
                 }
                 ended.entry(rank).or_insert(Ended {
-                    how: format!("closed its connections: rank {} saw it go", rec.rank),
+                    how: format!("rank {} saw its connections close", rec.rank),
                     signal: None,
                     exit: None,
                     raised: None,

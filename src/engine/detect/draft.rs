@@ -146,8 +146,12 @@ impl<'a> Draft<'a> {
             .iter()
             .filter_map(|rank| self.scene.host_of(*rank));
         finding.hosts.extend(hosts.map(str::to_owned));
-        finding.evidence.sort();
-        finding.evidence.dedup();
+        // The order in which it was given is the order of its weight; one line may have been given
+        // for two ranks.
+        let mut seen = BTreeSet::new();
+        finding
+            .evidence
+            .retain(|e| seen.insert((e.source, e.line, e.offset)));
         let kept = finding.evidence.len() as u64;
         finding.evidence.truncate(limits::EVIDENCE_PER_FINDING);
         finding.more_evidence = self.count.max(kept) - finding.evidence.len() as u64;

@@ -11,6 +11,7 @@ use super::interface_hosts::{
 };
 use super::{Draft, Scene, wait};
 use crate::engine::finding::Finding;
+use crate::engine::job::Record;
 use crate::engine::vocab::Confidence;
 
 /// Attempts after which a connect that is still refused is no race at start-up.
@@ -72,10 +73,12 @@ fn in_start_up(scene: &Scene<'_>) -> bool {
                     .all(|m| !scene.job.members[m.ix()].complete)
         }
         None => {
-            let mut seen = scene.ranks.ranks.iter().peekable();
-            seen.peek().is_some()
+            let nccl =
+                |r: &&Record| r.pid.is_some() && (r.network.is_some() || !r.addresses.is_empty());
+            let mut in_bootstrap = scene.all_records().map(|(_, r)| r).filter(nccl).peekable();
+            in_bootstrap.peek().is_some()
                 && scene.ranks.comms.is_empty()
-                && seen.all(|rec| scene.records(rec).any(|r| r.network.is_some()))
+                && in_bootstrap.all(|r| r.network.is_some())
         }
     }
 }
@@ -99,7 +102,7 @@ fn accuse(draft: &mut Draft<'_>, odd: &[&HostChoice<'_>], hosts: &[HostChoice<'_
 
 fn show(draft: &mut Draft<'_>, hosts: &[&HostChoice<'_>], failures: &[Failure<'_>]) {
     for host in hosts.iter().take(8) {
-        draft.evidence(&host.chosen.line, Some(host.rank));
+        draft.evidence(&host.chosen.line, host.rank);
     }
     for failure in failures.iter().take(3) {
         draft.evidence(&failure.connect.last, failure.rank);
@@ -313,6 +316,7 @@ fn unconnected<'a>(
             "interface",
             interfaces.into_iter().collect::<Vec<_>>().join(", "),
         )
+        .fact("how", how_chosen(scene, &hosts.iter().collect::<Vec<_>>()))
         .fact("address", towards.unwrap_or_default())
         .fact(
             "error",
@@ -352,6 +356,8 @@ fn unreachable<'a>(
         .find(|f| f.connect.address.as_deref().is_some_and(is_loopback));
     let id = if looped.is_some() && hosts.len() < 2 {
         "NET007"
+    } else if lasting.iter().any(|f| has_no_route(f)) {
+        "NET012"
     } else {
         "NET010"
     };
@@ -383,7 +389,7 @@ fn unreachable<'a>(
     // Without a route the fault is at the host that tries.
     let no_route: BTreeSet<&str> = lasting
         .iter()
-        .filter(|f| f.connect.reason.contains("Network is unreachable"))
+        .filter(|f| has_no_route(f))
         .filter_map(|f| f.host)
         .collect();
     let ends: Vec<BTreeSet<&str>> = lasting
@@ -404,6 +410,8 @@ fn unreachable<'a>(
     } else {
         no_route
     };
+    let cut_off: BTreeSet<String> = guilty.iter().map(|h| (*h).to_owned()).collect();
+    draft.fact("cut_off", host_names(&cut_off, scene.hosts().len()));
     for host in guilty {
         draft.accuse_hosts([host.to_owned()]);
         let ranks = scene
@@ -423,4 +431,26 @@ fn unreachable<'a>(
     }
     draft.count(lasting.iter().map(|f| f.connect.count).sum());
     Some(draft.build())
+}
+
+/// `Network is unreachable` comes from the host that tries: it has no route.
+fn has_no_route(failure: &Failure<'_>) -> bool {
+    failure.connect.reason.contains("Network is unreachable")
+}
+
+/// Who chose the interfaces: a variable, or NCCL by itself.
+fn how_chosen(scene: &Scene<'_>, hosts: &[&HostChoice<'_>]) -> String {
+    let interfaces: BTreeSet<&str> = hosts.iter().map(|h| h.chosen.interface.as_str()).collect();
+    let interfaces = interfaces.into_iter().collect::<Vec<_>>().join(" and ");
+    let set: BTreeSet<&str> = scene
+        .all_records()
+        .filter_map(|(_, r)| r.env.get("NCCL_SOCKET_IFNAME"))
+        .map(|(value, _)| value.as_str())
+        .collect();
+    if set.is_empty() {
+        format!("NCCL chose {interfaces} by itself")
+    } else {
+        let values = set.into_iter().collect::<Vec<_>>().join(" and ");
+        format!("NCCL_SOCKET_IFNAME={values} leads to {interfaces}")
+    }
 }

@@ -15,7 +15,7 @@ pub(super) struct HostChoice<'a> {
     /// The choice.
     pub(super) chosen: &'a AddressSeen,
     /// The rank whose line says so.
-    pub(super) rank: u32,
+    pub(super) rank: Option<u32>,
     /// Every interface that its ranks listed: name → address.
     pub(super) listed: BTreeMap<&'a str, &'a str>,
 }
@@ -43,29 +43,28 @@ pub(super) fn is_loopback(address: &str) -> bool {
 /// Choices by host, sorted by host. The bootstrap's own line counts first; where it was not logged,
 /// the other subsystems of NCCL, which choose by the same rule.
 pub(super) fn choices<'a>(scene: &'a Scene<'_>) -> Vec<HostChoice<'a>> {
+    let order = [Subsystem::Bootstrap, Subsystem::Oob, Subsystem::Net];
     let mut by_host: BTreeMap<&str, HostChoice<'a>> = BTreeMap::new();
-    for rec in &scene.ranks.ranks {
-        let Some(host) = rec.host.as_deref() else {
+    // A rank may not be known yet: up to 2.22 it is printed only after the bootstrap.
+    for (rank, record) in scene.all_records() {
+        let Some(host) = record.host.as_deref() else {
             continue;
         };
-        let mut seen: Vec<&AddressSeen> = Vec::new();
-        for writer in &rec.writers {
-            seen.extend(&scene.job.records[writer.ix()].addresses);
-        }
-        let order = [Subsystem::Bootstrap, Subsystem::Oob, Subsystem::Net];
         let chosen = order
             .iter()
-            .find_map(|s| seen.iter().copied().find(|a| a.subsystem == *s));
-        let Some(chosen) = chosen else { continue };
+            .find_map(|s| record.addresses.iter().find(|a| a.subsystem == *s));
+        let Some(chosen) = chosen else {
+            continue;
+        };
         let entry = by_host.entry(host).or_insert_with(|| HostChoice {
             host,
             ranks: BTreeSet::new(),
             chosen,
-            rank: rec.rank,
+            rank,
             listed: BTreeMap::new(),
         });
-        entry.ranks.insert(rec.rank);
-        for address in seen {
+        entry.ranks.extend(rank);
+        for address in &record.addresses {
             entry.listed.insert(&address.interface, &address.address);
             let further = address.further.iter();
             entry
@@ -111,11 +110,7 @@ pub(super) struct Failure<'a> {
 /// Every connect that failed, by rank.
 pub(super) fn failures<'a>(scene: &'a Scene<'_>) -> Vec<Failure<'a>> {
     let mut all = Vec::new();
-    for (ix, record) in scene.job.records.iter().enumerate() {
-        if scene.ranks.stale[ix] {
-            continue;
-        }
-        let rank = scene.ranks.of_writer[ix];
+    for (rank, record) in scene.all_records() {
         let host = rank
             .and_then(|r| scene.host_of(r))
             .or(record.host.as_deref());

@@ -7,6 +7,7 @@ use crate::engine::catalog::CaptureKind;
 use crate::engine::finding::Finding;
 use crate::engine::hits::HitRecord;
 use crate::engine::ids::{RuleIx, WriterIx};
+use crate::engine::job::Kept;
 
 /// Adds a finding for every rule that matched.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
@@ -32,8 +33,9 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
 fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) -> Finding {
     let declared = scene.catalog.rule(rule);
     let mut draft = Draft::of(scene, rule);
-    let mut values: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+    let mut sets: BTreeMap<&BTreeMap<&'static str, String>, u64> = BTreeMap::new();
     let mut accused = BTreeSet::new();
+    let mut lines: Vec<(&Kept, Option<u32>)> = Vec::new();
     for (writer, record) in records {
         let rank = scene.ranks.rank_of(*writer);
         draft.ranks(rank).count(record.count);
@@ -45,26 +47,29 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
                 draft.accuse_hosts([host.to_owned()]);
             }
         }
-        for line in &record.lines {
-            draft.evidence(line, rank);
-        }
+        lines.extend(record.lines.iter().map(|line| (line, rank)));
         for captures in &record.captures {
+            *sets.entry(captures).or_default() += 1;
             for (name, value) in captures {
-                *values.entry(name).or_default().entry(value).or_default() += 1;
                 if declared.captures.get(*name) == Some(&CaptureKind::Rank) {
                     accused.extend(numbers(value));
                 }
             }
         }
     }
-    for (name, values) in values {
-        // The most common value stands for all; ties go to the first in order.
-        let most = values
-            .iter()
-            .max_by_key(|(value, count)| (**count, std::cmp::Reverse(**value)));
-        if let Some((value, _)) = most {
-            draft.fact(name, *value);
-        }
+    // The most common line stands for all; ties go to the first in order.
+    let most = sets
+        .iter()
+        .max_by_key(|(captures, count)| (**count, std::cmp::Reverse(**captures)));
+    for (name, value) in most.iter().flat_map(|(captures, _)| captures.iter()) {
+        draft.fact(name, value.clone());
+    }
+    if declared.facts.iter().any(|fact| fact == "ifname") {
+        draft.fact("ifname", interface_name(scene, records));
+    }
+    lines.sort_by_key(|(line, _)| line.place);
+    for (line, rank) in lines {
+        draft.evidence(line, rank);
     }
     let world = scene.ranks.ranks.len() as u32;
     accused.retain(|rank| *rank < world.max(1));
@@ -79,4 +84,17 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
 fn numbers(text: &str) -> impl Iterator<Item = u32> {
     text.split(|c: char| !c.is_ascii_digit())
         .filter_map(|digits| digits.parse().ok())
+}
+
+/// The value of NCCL_SOCKET_IFNAME in the logs that a rule matched in.
+fn interface_name(scene: &Scene<'_>, records: &[(WriterIx, &HitRecord)]) -> String {
+    let sources = records
+        .iter()
+        .map(|(w, _)| scene.job.records[w.ix()].source);
+    let sources: BTreeSet<_> = sources.collect();
+    let mut here = scene
+        .all_records()
+        .filter(|(_, r)| sources.contains(&r.source));
+    let set = here.find_map(|(_, r)| r.env.get("NCCL_SOCKET_IFNAME"));
+    set.map(|(value, _)| value.clone()).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{Draft, Scene, ranges};
 use crate::engine::finding::Finding;
-use crate::engine::job::{Call, CommKey, CommRec, Member};
+use crate::engine::job::{Call, CommKey, CommRec, Kept, Member};
 use crate::engine::vocab::Confidence;
 
 /// Communicators of one job that are reported at most; the rest would repeat them.
@@ -149,7 +149,8 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     let (major, minor) = (&sides[0], &sides[1]);
     let others: usize = sides[1..].iter().map(|side| side.ranks.len()).sum();
     let majority = major.ranks.len() > others;
-    let went_on = went_on(scene, comm, &members, ordinal);
+    let went_on = went_on(scene, comm, &members, ordinal)
+        || (!proven_standstill(scene) && hangs_nobody(&major.call, &minor.call));
     let swapped = swapped(scene, comm, &members, ordinal, major, minor);
     let id = match (went_on, swapped, majority) {
         (true, ..) => "COLL004",
@@ -216,16 +217,13 @@ fn show(
     }
 }
 
-/// The line of the call at `ordinal`, if it was kept.
-pub(super) fn line_of(member: &Member, ordinal: u64) -> Option<&crate::engine::job::Kept> {
-    if let Some(deviation) = member.deviations.iter().find(|d| d.ordinal == ordinal) {
-        return Some(&deviation.line);
-    }
-    if !member.peers.is_empty() {
-        return None; // Point-to-point calls stand between the collectives.
-    }
-    let back = usize::try_from(member.reached.checked_sub(ordinal + 1)?).ok()?;
-    member.recent.newest_first().nth(back)
+/// The line of the call at `ordinal`, if it was kept: one of the member's last ones, else one that
+/// was unlike the reference.
+pub(super) fn line_of(member: &Member, ordinal: u64) -> Option<&Kept> {
+    member.recent.at(ordinal).or_else(|| {
+        let mut deviations = member.deviations.iter();
+        deviations.find(|d| d.ordinal == ordinal).map(|d| &d.line)
+    })
 }
 
 /// True if every rank that made a call at `ordinal` made later ones, those are equal, or all of
@@ -254,6 +252,12 @@ fn went_on(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordina
     // Calls are asynchronous: one call behind a hang may be queued, several equal ones that every
     // rank made are progress.
     equal >= 2 && !proven_standstill(scene)
+}
+
+/// NCCL compares nothing: another reduction, root or datatype of the same size moves as many bytes and
+/// completes with wrong numbers.
+fn hangs_nobody(a: &Call, b: &Call) -> bool {
+    a.func == b.func && a.bytes().is_some() && a.bytes() == b.bytes()
 }
 
 fn proven_standstill(scene: &Scene<'_>) -> bool {
@@ -319,7 +323,7 @@ fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
                 .ranks(world_ranks(scene, comm, &[*rank, peer]));
             draft.finding().comm = Some(comm_name(scene, comm));
             for (rank, side) in [(*rank, *member), (peer, *other)] {
-                if let Some(line) = side.recent.newest_first().next() {
+                if let Some(line) = side.recent.newest() {
                     draft.evidence(line, scene.ranks.world_rank(scene.job, comm, rank));
                 }
             }

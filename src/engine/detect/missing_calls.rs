@@ -167,7 +167,7 @@ fn finding(
         };
         let world = scene.ranks.world_rank(scene.job, comm, *rank);
         let line = if lag.behind.contains(rank) {
-            member.recent.newest_first().next()
+            member.recent.newest()
         } else {
             line_of(member, lag.common)
         };

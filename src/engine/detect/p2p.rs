@@ -135,11 +135,7 @@ fn by_environment(
     }
     let through = paths.first().map(|p| p.link.transport.name());
     draft
-        .fact(
-            "variable",
-            variable.strip_prefix("NCCL_P2P_").unwrap_or(variable),
-        )
-        .fact("value", *value)
+        .fact("value", switch(variable, value))
         .fact("path", through.unwrap_or_default())
         .ranks(off.iter().filter_map(|(rank, ..)| *rank))
         .accuse(off.iter().filter_map(|(rank, ..)| *rank));
@@ -202,4 +198,13 @@ fn not_all_direct(scene: &Scene<'_>, explained: bool) -> Option<Finding> {
         draft.finding().role = Role::Symptom;
     }
     any.then(|| draft.build())
+}
+
+/// The variable as it was set, as far as the log tells.
+fn switch(variable: &str, value: &str) -> String {
+    if variable == "NCCL_P2P_LEVEL" {
+        format!("{variable}={value} (up to 2.22 NCCL prints NCCL_P2P_DISABLE=1 so)")
+    } else {
+        format!("{variable}={value}")
+    }
 }

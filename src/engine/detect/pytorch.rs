@@ -108,7 +108,7 @@ fn finding(scene: &Scene<'_>, calls: &Calls<'_>, seq: Option<u64>) -> Option<Fin
     draft
         .fact(
             "ordinal",
-            seq.map_or_else(|| "they ended in".to_owned(), |seq| seq.to_string()),
+            seq.map(|seq| seq.to_string()).unwrap_or_default(),
         )
         .fact("minority", ranges(minor.1.keys().copied()))
         .fact("minority_call", minor.0.clone())

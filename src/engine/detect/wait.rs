@@ -1,7 +1,13 @@
 //! What proves that a job stands still, and how its ranks ended.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use super::Scene;
 use crate::engine::event::Exit;
+use crate::engine::finding::Finding;
+use crate::engine::ids::{RuleIx, SourceId};
+use crate::engine::input::Time;
 use crate::engine::job::{CommRec, Kept, RankRec};
 use crate::engine::vocab::Effect;
 
@@ -28,6 +34,81 @@ pub fn standstill<'a>(scene: &Scene<'a>) -> Option<&'a Kept> {
             .find(|c| c.attempts >= ATTEMPTS || c.gave_up);
         watchdog.or(store).or(barrier).or(connects.map(|c| &c.last))
     })
+}
+
+/// True if silence proves that what `cause` tells of stands still: for longer than its rule's
+/// patience, while somebody watched, nobody who waits got any further and nobody who is waited for
+/// printed anything. Rules without `patience_s` are never proven so.
+#[must_use]
+pub fn fell_silent(scene: &Scene<'_>, cause: &Finding) -> bool {
+    let quiet = last_move(scene, cause).and_then(|last| Some(scene.now?.since(last)));
+    match (quiet, threshold(scene, cause.rule, "patience_s")) {
+        (Some(quiet), Some(patience)) => quiet > patience,
+        _ => false,
+    }
+}
+
+/// True if somebody who watches sees the ranks of a finding move, so that whoever is behind may
+/// just be about to come: in a job that runs, some rank is always a moment behind. What was in the
+/// logs before the watch began did not move.
+#[must_use]
+pub fn is_merely_late(scene: &Scene<'_>, finding: &Finding) -> bool {
+    let late = threshold(scene, finding.rule, "late_s");
+    let (Some(now), Some(since), Some(late)) = (scene.now, scene.watched_since, late) else {
+        return false;
+    };
+    scene.more_may_come
+        && !scene.claimed
+        && last_move(scene, finding).is_some_and(|last| last > since && now.since(last) <= late)
+        && standstill(scene).is_none()
+}
+
+/// When anybody of a finding was last seen to move: whoever waits got on, or whoever is waited for
+/// printed anything.
+fn last_move(scene: &Scene<'_>, cause: &Finding) -> Option<Time> {
+    let waited_for = |rank: u32| cause.accused.is_empty() || cause.accused.contains(&rank);
+    // Lines of nobody known in the same source may be those of a rank that is waited for.
+    let sources: BTreeSet<SourceId> = scene
+        .all_records()
+        .filter(|(rank, _)| rank.is_some_and(waited_for))
+        .map(|(_, record)| record.source)
+        .collect();
+    let theirs = scene.all_records().filter(|(rank, record)| match rank {
+        Some(rank) => waited_for(*rank),
+        None => sources.contains(&record.source),
+    });
+    let theirs = theirs.filter_map(|(_, record)| record.last_seen);
+    let waiting = scene
+        .ranks
+        .ranks
+        .iter()
+        .filter(|rec| cause.ranks.contains(&rec.rank) && !waited_for(rec.rank));
+    let waiting = waiting.filter_map(|rec| got_on(scene, rec));
+    theirs.chain(waiting).max()
+}
+
+/// True if nothing at all was printed for longer than a rule's patience, while somebody watched.
+#[must_use]
+pub fn nobody_prints(scene: &Scene<'_>, rule: &str) -> bool {
+    let rule = scene.catalog.by_id(rule);
+    let patience = rule.and_then(|rule| threshold(scene, rule, "patience_s"));
+    let last = scene.all_records().filter_map(|(_, r)| r.last_seen).max();
+    match (scene.now, last, patience) {
+        (Some(now), Some(last), Some(patience)) => now.since(last) > patience,
+        _ => false,
+    }
+}
+
+fn threshold(scene: &Scene<'_>, rule: RuleIx, name: &str) -> Option<Duration> {
+    let seconds = scene.catalog.rule(rule).threshold(name)?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// When a rank last got on. What its other threads print while it waits does not count, unless
+/// nothing else was seen of it.
+fn got_on(scene: &Scene<'_>, rank: &RankRec) -> Option<Time> {
+    let progressed = scene.records(rank).filter_map(|r| r.progressed).max();
+    progressed.or_else(|| scene.records(rank).filter_map(|r| r.last_seen).max())
 }
 
 /// How a rank's process ended, as far as it was seen.
@@ -86,7 +167,19 @@ pub fn end_was_seen(scene: &Scene<'_>) -> bool {
     let stopped = scene.all_records().any(|(_, r)| r.stopped.is_some());
     let mut seen = scene.ranks.ranks.iter().filter(|r| r.lines > 0).peekable();
     let all_ended = seen.peek().is_some() && seen.all(|r| end_of(scene, r) != End::Unknown);
-    reported || stopped || all_ended
+    reported || stopped || all_ended || unowned_end(scene)
+}
+
+/// A traceback at the end of a stream that does not say whose it is: NCCL did nothing after it.
+fn unowned_end(scene: &Scene<'_>) -> bool {
+    scene.all_records().any(|(rank, record)| {
+        let last = record.exceptions.last().map(|e| e.line.place.number);
+        let same = scene
+            .all_records()
+            .filter(|(_, r)| r.source == record.source);
+        let progress = same.map(|(_, r)| r.progress).max().unwrap_or(0);
+        rank.is_none() && progress > 0 && last.is_some_and(|last| last > progress)
+    })
 }
 
 /// Members of a communicator that wait in its init, by rank in it.

@@ -1,5 +1,7 @@
 //! Communicators, their members, and the sequence of calls on each.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 
 use super::kept::Kept;
@@ -11,6 +13,7 @@ use crate::engine::line::Line;
 
 mod smallring;
 
+pub(super) use smallring::NO_ORDINAL;
 use smallring::Ring;
 
 /// A member of a communicator: one writer's place in it.
@@ -72,8 +75,10 @@ pub enum CommKey {
 pub struct Comm {
     /// What identifies it.
     pub key: CommKey,
-    /// Its ranks; 0 if not known.
+    /// Its ranks; 0 if not known; the most that a member says.
     pub nranks: u32,
+    /// What its members say; more than one value is a launch line that differs.
+    pub sizes: BTreeSet<u32>,
     /// Its members that were seen, in the order they came.
     pub members: Vec<MemberIx>,
     /// Ids of the calls by ordinal, as the first rank to reach each ordinal made them.
@@ -85,6 +90,7 @@ impl Comm {
         Self {
             key,
             nranks,
+            sizes: BTreeSet::from([nranks]),
             members: Vec::new(),
             reference: Vec::new(),
         }
@@ -267,7 +273,7 @@ pub struct Member {
     pub reached: u64,
     /// The last call.
     pub last_call: Option<Call>,
-    /// The last calls' lines, oldest first.
+    /// The last calls' lines.
     pub recent: Ring,
     /// Calls unlike the reference, by ordinal, the first ones.
     pub deviations: Vec<Deviation>,
@@ -355,10 +361,6 @@ impl Member {
             return None;
         }
         reference.get(usize::try_from(ordinal).ok()?).copied()
-    }
-
-    pub(super) fn remember(&mut self, line: Kept) {
-        self.recent.push(line);
     }
 
     pub(super) fn deviate(&mut self, ordinal: u64, call: u32, line: &Line<'_>) {

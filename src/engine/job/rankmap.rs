@@ -11,6 +11,7 @@ use super::comm::{CommKey, MemberIx};
 use super::{Job, Record};
 use crate::engine::demux::{Hint, Writer};
 use crate::engine::ids::{CommIx, SourceId, WriterIx};
+use crate::engine::line::Place;
 
 /// One rank of the world.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +58,9 @@ pub struct Ranks {
     pub of_writer: Vec<Option<u32>>,
     /// Writers that belong to an earlier attempt.
     pub stale: Vec<bool>,
+    /// Every writer, by source and then by first appearance in it: the same however the sources' bytes
+    /// were interleaved.
+    pub in_order: Vec<WriterIx>,
     /// Writers whose rank is not known and that wrote something.
     pub others: Vec<WriterIx>,
     /// The communicators of the current attempt.
@@ -74,13 +78,16 @@ impl Ranks {
         let mut of_writer = strong_votes(job, writers, world);
         by_pid(job, writers, &mut of_writer);
         by_local_rank(job, writers, world, &mut of_writer);
+        by_node(writers, world, &mut of_writer);
         by_file_number(job, writers, world, &mut of_writer);
+        by_name(writers, &mut of_writer);
         by_source(job, writers, &mut of_writer);
         let stale = stale_writers(job, writers, world, &of_writer);
         let mut found = Self {
             world,
             of_writer,
             stale,
+            in_order: in_order(writers),
             ..Self::default()
         };
         found.collect(job, writers);
@@ -125,9 +132,9 @@ impl Ranks {
                 ..RankRec::default()
             })
             .collect();
-        for (ix, writer) in writers.iter().enumerate() {
+        for at in self.in_order.clone() {
+            let (ix, writer) = (at.ix(), &writers[at.ix()]);
             let record = &job.records[ix];
-            let at = WriterIx::from_ix(ix);
             let Some(rank) = self.of_writer[ix].filter(|rank| *rank < count) else {
                 if record.lines > 0 {
                     self.others.push(at);
@@ -168,7 +175,9 @@ impl Ranks {
         for (ix, comm) in job.comms.iter().enumerate() {
             let mut members: BTreeMap<u32, MemberIx> = BTreeMap::new();
             let mut taken_twice = Vec::new();
-            for member in &comm.members {
+            let mut ordered = comm.members.clone();
+            ordered.sort_by_key(|m| (first_place(job, *m), *m));
+            for member in &ordered {
                 let seen = &job.members[member.ix()];
                 if seen.rank == u32::MAX || self.stale[seen.writer.ix()] {
                     continue;
@@ -195,7 +204,31 @@ impl Ranks {
                 taken_twice,
             });
         }
+        // The order of arrival is an accident; the order in the sources is not.
+        let first = |c: &CommRec| {
+            c.members
+                .values()
+                .filter_map(|m| first_place(job, *m))
+                .min()
+        };
+        self.comms.sort_by_key(|c| (first(c), c.ix));
     }
+}
+
+fn in_order(writers: &[Writer]) -> Vec<WriterIx> {
+    let mut order: Vec<WriterIx> = (0..writers.len()).map(WriterIx::from_ix).collect();
+    order.sort_by_key(|w| (writers[w.ix()].source, *w));
+    order
+}
+
+/// Where a member of a communicator first shows.
+fn first_place(job: &Job, member: MemberIx) -> Option<Place> {
+    let member = &job.members[member.ix()];
+    let line = member
+        .start_line
+        .as_ref()
+        .or(member.complete_line.as_ref())?;
+    Some(line.place)
 }
 
 fn hint<T>(writer: &Writer, of: impl Fn(&Hint) -> Option<T>) -> Option<T> {
@@ -367,6 +400,31 @@ fn by_local_rank(job: &Job, writers: &[Writer], world: Option<u32>, of_writer: &
     }
 }
 
+/// As many nodes (pods, hosts by number) as ranks: each has one.
+fn by_node(writers: &[Writer], world: Option<u32>, of_writer: &mut [Option<u32>]) {
+    let node = |w: &Writer| {
+        hint(w, |h| match h {
+            Hint::Node(node) => Some(*node),
+            _ => None,
+        })
+    };
+    let nodes: BTreeSet<u32> = writers.iter().filter_map(node).collect();
+    let agrees = writers
+        .iter()
+        .zip(&*of_writer)
+        .all(|(w, rank)| node(w).zip(*rank).is_none_or(|(node, rank)| node == rank));
+    let one_each = Some(nodes.len() as u64) == world.map(u64::from)
+        && nodes.last().copied() == world.map(|size| size - 1);
+    if !one_each || !agrees {
+        return;
+    }
+    for (ix, writer) in writers.iter().enumerate() {
+        if of_writer[ix].is_none() {
+            of_writer[ix] = node(writer);
+        }
+    }
+}
+
 /// The number in a file's name, if every file with a number and a stronger vote agrees.
 fn by_file_number(
     job: &Job,
@@ -397,6 +455,31 @@ fn by_file_number(
     for (ix, writer) in writers.iter().enumerate() {
         if of_writer[ix].is_none() {
             of_writer[ix] = numbers.get(&writer.source).copied();
+        }
+    }
+}
+
+/// Writers of one source that the launcher calls the same (a pod, a worker) are one rank, if only one
+/// rank is among them.
+fn by_name(writers: &[Writer], of_writer: &mut [Option<u32>]) {
+    let name = |w: &Writer| {
+        hint(w, |h| match h {
+            Hint::Name(name) => Some((w.source, name.clone())),
+            _ => None,
+        })
+    };
+    let mut known: BTreeMap<(SourceId, String), BTreeSet<u32>> = BTreeMap::new();
+    for (writer, rank) in writers.iter().zip(&*of_writer) {
+        if let (Some(name), Some(rank)) = (name(writer), rank) {
+            known.entry(name).or_default().insert(*rank);
+        }
+    }
+    for (ix, writer) in writers.iter().enumerate() {
+        let ranks = name(writer).and_then(|name| known.get(&name));
+        if let (None, Some(ranks)) = (of_writer[ix], ranks)
+            && ranks.len() == 1
+        {
+            of_writer[ix] = ranks.first().copied();
         }
     }
 }

@@ -155,6 +155,8 @@ pub struct Record {
     pub lines: u64,
     /// The last one.
     pub last: Option<Kept>,
+    /// Line numbers of its last three lines, newest last.
+    pub tail: [u64; 3],
     /// When it was seen.
     pub last_seen: Option<Time>,
     /// How far it got.
@@ -201,6 +203,8 @@ pub struct Record {
     pub exceptions: Vec<ExceptionSeen>,
     /// Line number of its last init, call or destroy: it lived then.
     pub progress: u64,
+    /// When that line was seen.
+    pub progressed: Option<Time>,
     in_traceback: bool,
     /// The PyTorch call that its last traceback or failed collective stands in.
     pub calling: Option<(String, Kept)>,
@@ -222,6 +226,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// This line shows that the process lives and gets on.
+    pub(super) fn got_on(&mut self, line: &Line<'_>) {
+        self.progress = line.place.number;
+        self.progressed = self.last_seen;
+    }
+
     pub(super) fn new(source: SourceId) -> Self {
         Self {
             source,
@@ -229,6 +239,7 @@ impl Record {
             pid: None,
             lines: 0,
             last: None,
+            tail: [0; 3],
             last_seen: None,
             phase: Phase::Launched,
             nccl: None,
@@ -253,6 +264,7 @@ impl Record {
             fingerprints: None,
             exceptions: Vec::new(),
             progress: 0,
+            progressed: None,
             in_traceback: false,
             calling: None,
             abort: None,

@@ -3,7 +3,7 @@
 use crate::engine::finding::{Finding, Fix};
 use crate::engine::snapshot::{InputsView, Snapshot};
 use crate::engine::vocab::State;
-use crate::views::escape;
+use crate::views::escape::{self, Glyphs};
 use crate::views::words;
 
 use super::addresses::AddressTable;
@@ -229,13 +229,16 @@ impl Text<'_> {
                 limit: self.limits.wraps,
             };
             let label = format!("{place}  ");
+            let room = self.page.width().saturating_sub(4 + column + 2);
+            let text = middle_cut(&evidence.text, room, self.limits.wraps, self.page.glyphs());
             self.page
-                .labelled(shape, (Tone::Quiet, &label), Tone::Plain, &evidence.text);
+                .labelled(shape, (Tone::Quiet, &label), Tone::Plain, &text);
         }
         let hidden = hidden as u64 + finding.more_evidence;
         if hidden > 0 {
             let hint = if self.verbose { "" } else { " (-v)" };
-            let more = format!("{} more lines like these{hint}", words::thousands(hidden));
+            let lines = if hidden == 1 { "line" } else { "lines" };
+            let more = format!("{} more {lines} like these{hint}", words::thousands(hidden));
             self.page.line(4, &[(Tone::Quiet, &more)]);
         }
     }
@@ -466,4 +469,20 @@ pub(super) fn inputs_line(inputs: &InputsView) -> String {
 fn split<T>(items: &[T], limit: usize) -> (&[T], usize) {
     let shown = &items[..items.len().min(limit)];
     (shown, items.len() - shown.len())
+}
+
+/// Cuts a line of a log in its middle: who wrote it stands in front, what decides at its end.
+fn middle_cut(text: &str, room: usize, lines: usize, glyphs: Glyphs) -> String {
+    let text = escape::harmless(text, glyphs);
+    // Wrapping at words leaves some of each line blank.
+    let budget = room.saturating_sub(10).saturating_mul(lines);
+    let all = text.chars().count();
+    if budget < 24 || all <= budget {
+        return text.into_owned();
+    }
+    let head = budget * 2 / 5;
+    let tail = budget - head;
+    let front: String = text.chars().take(head).collect();
+    let back: String = text.chars().skip(all - tail).collect();
+    format!("{front} {} {back}", glyphs.ellipsis())
 }

@@ -1,41 +1,49 @@
-//! The last few lines of a sequence.
+//! The last few calls of a member, each with its line.
 
 use crate::engine::job::kept::Kept;
 
-const LINES: usize = 4;
+const LINES: usize = 16;
 
-/// The last four lines, oldest first when iterated.
+/// The ordinal that stands for a point-to-point call, which has none.
+pub(in crate::engine::job) const NO_ORDINAL: u64 = u64::MAX;
+
+/// The last sixteen calls.
 #[derive(Clone, Debug, Default)]
 pub struct Ring {
-    lines: Vec<Kept>,
+    lines: Vec<(u64, Kept)>,
     next: usize,
 }
 
 impl Ring {
-    /// Adds a line; the oldest one goes.
-    pub fn push(&mut self, line: Kept) {
+    /// Adds a call; the oldest one goes.
+    pub fn push(&mut self, ordinal: u64, line: Kept) {
         if self.lines.len() < LINES {
-            self.lines.push(line);
+            self.lines.push((ordinal, line));
         } else {
-            self.lines[self.next] = line;
+            self.lines[self.next] = (ordinal, line);
         }
         self.next = (self.next + 1) % LINES;
     }
 
-    /// The lines, newest first.
-    pub fn newest_first(&self) -> impl Iterator<Item = &Kept> {
-        let n = self.lines.len();
-        (0..n)
-            .map(move |back| &self.lines[(self.next + LINES - 1 - back) % LINES.max(1) % n.max(1)])
+    /// The last call's line.
+    #[must_use]
+    pub fn newest(&self) -> Option<&Kept> {
+        let last = (self.next + LINES - 1) % LINES;
+        self.lines.get(last).map(|(_, line)| line)
     }
-}
 
-impl<'a> IntoIterator for &'a mut Ring {
-    type Item = &'a mut Kept;
-    type IntoIter = std::slice::IterMut<'a, Kept>;
+    /// The line of the collective with this ordinal, if it is one of the last.
+    #[must_use]
+    pub fn at(&self, ordinal: u64) -> Option<&Kept> {
+        self.lines
+            .iter()
+            .find(|(n, _)| *n == ordinal)
+            .map(|(_, line)| line)
+    }
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.lines.iter_mut()
+    /// Every line, to fill in its text.
+    pub(in crate::engine::job) fn lines_mut(&mut self) -> impl Iterator<Item = &mut Kept> {
+        self.lines.iter_mut().map(|(_, line)| line)
     }
 }
 
@@ -46,25 +54,24 @@ mod tests {
     use crate::engine::line::Place;
 
     #[test]
-    fn newest_come_first() {
+    fn the_last_calls_are_found_by_ordinal() {
         let mut ring = Ring::default();
-        let numbers = |ring: &Ring| {
-            ring.newest_first()
-                .map(|k| k.place.number)
-                .collect::<Vec<_>>()
-        };
-        for number in 1..=6 {
+        assert_eq!(ring.newest(), None);
+        for number in 0..40 {
             let place = Place {
                 source: SourceId(0),
                 number,
                 offset: 0,
                 len: 0,
             };
-            let mut kept = Kept { place, text: None };
-            kept.fill(0, b"");
-            ring.push(kept);
-            let expected: Vec<u64> = (1..=number).rev().take(LINES).collect();
-            assert_eq!(numbers(&ring), expected);
+            ring.push(number, Kept { place, text: None });
+            let newest = ring.newest().map(|k| k.place.number);
+            assert_eq!(newest, Some(number));
         }
+        let found = |n| ring.at(n).map(|k| k.place.number);
+        assert_eq!(
+            (found(23), found(24), found(39)),
+            (None, Some(24), Some(39))
+        );
     }
 }
