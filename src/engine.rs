@@ -264,7 +264,7 @@ impl Engine {
 #[inline]
 fn take(
     catalog: &Catalog,
-    parser: &Parser,
+    parser: &mut Parser,
     job: &mut Job,
     hits: &mut Hits,
     recent: Option<&mut Recent>,

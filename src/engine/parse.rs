@@ -26,9 +26,9 @@ impl Parser {
     /// What a line says, if anything. Borrows from the line. `found` are the literals in its
     /// message.
     #[must_use]
-    pub fn parse<'a>(&self, line: &Line<'a>, found: Literals) -> Option<Event<'a>> {
+    pub fn parse<'a>(&mut self, line: &Line<'a>, found: Literals) -> Option<Event<'a>> {
         match line.class {
-            LineClass::NcclInfo | LineClass::NcclOther => nccl::info(line.message, &self.nccl),
+            LineClass::NcclInfo | LineClass::NcclOther => nccl::info(line.message, &mut self.nccl),
             LineClass::NcclWarn => nccl::warn(line.message, &self.nccl),
             LineClass::NcclCall => Some(Event::Known),
             LineClass::C10d => c10d::parse(line.message, found),

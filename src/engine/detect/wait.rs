@@ -173,12 +173,14 @@ pub fn end_was_seen(scene: &Scene<'_>) -> bool {
 /// A traceback at the end of a stream that does not say whose it is: NCCL did nothing after it.
 fn unowned_end(scene: &Scene<'_>) -> bool {
     scene.all_records().any(|(rank, record)| {
-        let last = record.exceptions.last().map(|e| e.line.place.number);
+        let (None, Some(last)) = (rank, record.exceptions.last()) else {
+            return false;
+        };
         let same = scene
             .all_records()
             .filter(|(_, r)| r.source == record.source);
         let progress = same.map(|(_, r)| r.progress).max().unwrap_or(0);
-        rank.is_none() && progress > 0 && last.is_some_and(|last| last > progress)
+        progress > 0 && last.line.place.number > progress
     })
 }
 

@@ -6,12 +6,13 @@ use super::cursor::Cursor;
 use super::{nccl_coll, nccl_net};
 use crate::engine::event::{CommInit, Event};
 
-/// Searchers for the words that may stand anywhere in a message.
+/// Searchers for the words that may stand anywhere in a message, and the call before.
 #[derive(Debug)]
 pub(super) struct Words {
     /// In every line about a connection, whichever verb or noun it uses.
     connect: Finder<'static>,
     closed: Finder<'static>,
+    call: nccl_coll::Last,
 }
 
 impl Default for Words {
@@ -19,18 +20,21 @@ impl Default for Words {
         Self {
             connect: Finder::new(b"onnect"),
             closed: Finder::new(b"Connection closed by remote peer"),
+            call: nccl_coll::Last::default(),
         }
     }
 }
 
 /// A message behind `NCCL INFO `, or a bare `NCCL version …`.
-pub(super) fn info<'a>(message: &'a [u8], words: &Words) -> Option<Event<'a>> {
+pub(super) fn info<'a>(message: &'a [u8], words: &mut Words) -> Option<Event<'a>> {
     // Since 2.29 START lines begin with `[Rank n] `, since 2.31 some with `file:line (func) `.
     match message.first()? {
         b'C' => class_c(message, words),
-        b'A' | b'R' | b'B' | b'S' | b'G' | b'P' | b'W' => nccl_coll::parse(message)
-            .map(Event::Coll)
-            .or_else(|| progress(message, words)),
+        b'A' | b'R' | b'B' | b'S' | b'G' | b'P' | b'W' => {
+            nccl_coll::parse(message, &mut words.call)
+                .map(Event::Coll)
+                .or_else(|| progress(message, words))
+        }
         b'n' if message.starts_with(b"ncclComm") => comm_init(message),
         b'c' if message.starts_with(b"comm 0x") => comm(message),
         b'N' => class_n(message, words),
@@ -279,11 +283,11 @@ mod tests {
     use super::*;
 
     fn parsed(message: &[u8]) -> Option<Event<'_>> {
-        info(message, &Words::default())
+        info(message, &mut Words::default())
     }
 
     fn init(text: &str) -> CommInit {
-        match info(text.as_bytes(), &Words::default()) {
+        match info(text.as_bytes(), &mut Words::default()) {
             Some(Event::CommInit(init)) => init,
             other => panic!("{text}: {other:?}"),
         }
