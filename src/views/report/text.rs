@@ -230,7 +230,7 @@ impl Text<'_> {
             };
             let label = format!("{place}  ");
             let room = self.page.width().saturating_sub(4 + column + 2);
-            let text = middle_cut(&evidence.text, room, self.limits.wraps, self.page.glyphs());
+            let text = shortened(&evidence.text, room, self.limits.wraps, self.page.glyphs());
             self.page
                 .labelled(shape, (Tone::Quiet, &label), Tone::Plain, &text);
         }
@@ -471,18 +471,20 @@ fn split<T>(items: &[T], limit: usize) -> (&[T], usize) {
     (shown, items.len() - shown.len())
 }
 
-/// Cuts a line of a log in its middle: who wrote it stands in front, what decides at its end.
-fn middle_cut(text: &str, room: usize, lines: usize, glyphs: Glyphs) -> String {
+/// Takes out of a line of a log that does not fit what says nothing to a person: addresses of buffers,
+/// and where Python's packages are installed. What is still too long is cut at its end.
+fn shortened(text: &str, room: usize, lines: usize, glyphs: Glyphs) -> String {
     let text = escape::harmless(text, glyphs);
-    // Wrapping at words leaves some of each line blank.
-    let budget = room.saturating_sub(10).saturating_mul(lines);
-    let all = text.chars().count();
-    if budget < 24 || all <= budget {
+    if text.chars().count() <= room.saturating_mul(lines) {
         return text.into_owned();
     }
-    let head = budget * 2 / 5;
-    let tail = budget - head;
-    let front: String = text.chars().take(head).collect();
-    let back: String = text.chars().skip(all - tail).collect();
-    format!("{front} {} {back}", glyphs.ellipsis())
+    let dots = glyphs.ellipsis();
+    let words = text.split(' ').map(|word| match word {
+        pointer if pointer.starts_with("0x") && pointer.len() > 10 => format!("0x{dots}"),
+        path => match path.split_once("/site-packages/") {
+            Some((before, rest)) if before.starts_with('"') => format!("\"{dots}/{rest}"),
+            _ => path.to_owned(),
+        },
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
