@@ -221,7 +221,7 @@ fn guess(head: &[u8], packing: Packing, says: NameSays) -> Guess {
 
 /// More than a tenth of it is control characters that no terminal program prints.
 fn is_binary(head: &[u8]) -> bool {
-    let is_strange = |b: u8| (b < 0x07) | ((b >= 0x0e) & (b < 0x20) & (b != 0x1b));
+    let is_strange = |b: u8| (b < 0x07) | ((0x0e..0x20).contains(&b) & (b != 0x1b));
     // Counts of a byte each, so that many are added at once.
     let of_chunk = |chunk: &[u8]| chunk.iter().map(|&b| u8::from(is_strange(b))).sum::<u8>();
     let strange: usize = head.chunks(128).map(|c| usize::from(of_chunk(c))).sum();
