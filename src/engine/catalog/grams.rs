@@ -133,7 +133,7 @@ mod tests {
         }
         for text in [
             &b"step 12 loss 3.14159"[..],
-            b"exit code",
+            b"halt code",
             b"dead",
             b"",
             b"pipe",
