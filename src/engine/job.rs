@@ -110,6 +110,7 @@ impl Job {
         let ix = line.writer.ix();
         let record = &mut self.records[ix];
         record.lines += 1;
+        record.of_a_job |= !matches!(line.class, LineClass::App | LineClass::Traceback);
         record.last_seen = seen.or(record.last_seen);
         record.last = Some(Kept::deferred(line, borrowed));
         record.tail = [record.tail[1], record.tail[2], line.place.number];
@@ -198,6 +199,9 @@ impl Job {
     /// START or COMPLETE: finds or makes the communicator and this writer's place in it.
     fn comm_init(&mut self, line: &Line<'_>, init: &CommInit) {
         let writer = line.writer;
+        if init.nranks > limits::RANKS {
+            return;
+        }
         let record = &self.records[writer.ix()];
         let open = record.at_pointer(init.comm).filter(|member| {
             let member = &self.members[member.ix()];

@@ -27,3 +27,5 @@ pub const PEERS: usize = 16_384;
 pub const LINKS: usize = 256;
 /// Distinct failing addresses, closed connections, exceptions and reports remembered per writer.
 pub const EVENTS_PER_WRITER: usize = 32;
+/// Ranks of a job; a number above it is not believed: a torn or hostile line, not a job.
+pub const RANKS: u32 = 1 << 17;

@@ -3,6 +3,7 @@
 use crate::engine::detect::Scene;
 use crate::engine::detect::wait::{self, End};
 use crate::engine::finding::Finding;
+use crate::engine::job::Record;
 use crate::engine::vocab::{Class, Effect, Phase, State};
 
 /// How the logs end.
@@ -129,9 +130,11 @@ fn in_start_up(scene: &Scene<'_>) -> bool {
         .any(|(_, r)| r.pid.is_some() && r.phase >= Phase::Bootstrap)
 }
 
-/// Only the program's own lines, and nothing wrong in them.
+/// Lines of a launcher or of PyTorch, and nothing wrong in them. The program's own lines alone do not
+/// even say that this is the log of a job.
 fn knows_application(scene: &Scene<'_>) -> bool {
-    scene.all_records().map(|(_, r)| r.lines).sum::<u64>() > 0
+    let of_a_job = |r: &Record| r.of_a_job || r.rank_of.is_some() || r.serving;
+    scene.all_records().any(|(_, r)| of_a_job(r))
 }
 
 /// The class of a verdict that rests on no finding.

@@ -11,6 +11,7 @@ use super::comm::{CommKey, MemberIx};
 use super::{Job, Record};
 use crate::engine::demux::{Hint, Writer};
 use crate::engine::ids::{CommIx, SourceId, WriterIx};
+use crate::engine::limits;
 use crate::engine::line::Place;
 
 /// One rank of the world.
@@ -67,9 +68,6 @@ pub struct Ranks {
     pub comms: Vec<CommRec>,
 }
 
-/// A launcher that announces more ranks than this is not believed.
-const MOST_RANKS: u32 = 1 << 20;
-
 impl Ranks {
     /// Resolves them from everything seen so far.
     #[must_use]
@@ -82,6 +80,9 @@ impl Ranks {
         by_file_number(job, writers, world, &mut of_writer);
         by_name(writers, &mut of_writer);
         by_source(job, writers, &mut of_writer);
+        for rank in &mut of_writer {
+            *rank = rank.filter(believable);
+        }
         let stale = stale_writers(job, writers, world, &of_writer);
         let mut found = Self {
             world,
@@ -116,6 +117,7 @@ impl Ranks {
             .iter()
             .flat_map(|r| &r.reports)
             .filter_map(|r| r.rank)
+            .filter(believable)
             .max();
         let highest = self
             .of_writer
@@ -125,7 +127,7 @@ impl Ranks {
             .max()
             .max(reported)
             .map_or(0, |rank| rank + 1);
-        let count = self.world.unwrap_or(0).max(highest).min(MOST_RANKS);
+        let count = self.world.unwrap_or(0).max(highest).min(limits::RANKS);
         self.ranks = (0..count)
             .map(|rank| RankRec {
                 rank,
@@ -236,13 +238,16 @@ fn hint<T>(writer: &Writer, of: impl Fn(&Hint) -> Option<T>) -> Option<T> {
 }
 
 fn world_hint(writer: &Writer) -> Option<u32> {
-    hint(writer, |h| {
-        if let Hint::WorldRank(rank) = h {
-            Some(*rank)
-        } else {
-            None
-        }
+    hint(writer, |h| match h {
+        Hint::WorldRank(rank) => Some(*rank),
+        _ => None,
     })
+    .filter(believable)
+}
+
+/// A number that can be a rank.
+fn believable(rank: &u32) -> bool {
+    *rank < limits::RANKS
 }
 
 /// The world size: what processes and stores say, else the largest communicator, unless ranks
@@ -259,6 +264,7 @@ fn world_size(job: &Job, writers: &[Writer]) -> Option<u32> {
             ]
         })
         .flatten()
+        .filter(|size| *size <= limits::RANKS)
         .max();
     let largest = job
         .comms
@@ -274,7 +280,7 @@ fn world_size(job: &Job, writers: &[Writer]) -> Option<u32> {
         .max(numbered_files(writers));
     let known = said
         .max(largest)
-        .filter(|size| (1..=MOST_RANKS).contains(size))?;
+        .filter(|size| (1..=limits::RANKS).contains(size))?;
     (known >= least.unwrap_or(0)).then_some(known)
 }
 
@@ -294,6 +300,7 @@ fn file_number(writer: &Writer) -> Option<u32> {
         Hint::FileNumber(n) => Some(*n),
         _ => None,
     })
+    .filter(believable)
 }
 
 fn strong_votes(job: &Job, writers: &[Writer], world: Option<u32>) -> Vec<Option<u32>> {
@@ -369,7 +376,11 @@ fn by_local_rank(job: &Job, writers: &[Writer], world: Option<u32>, of_writer: &
             _ => None,
         })
     };
-    let locals: BTreeSet<u32> = writers.iter().filter_map(local_of).collect();
+    let locals: BTreeSet<u32> = writers
+        .iter()
+        .filter_map(local_of)
+        .filter(believable)
+        .collect();
     let reported = job.records.iter().flat_map(|r| &r.reports);
     let one_node = reported
         .filter_map(|r| Some((r.rank?, r.local?)))

@@ -153,6 +153,8 @@ pub struct Record {
     pub pid: Option<u32>,
     /// Lines.
     pub lines: u64,
+    /// A line of NCCL, PyTorch or a launcher was among them.
+    pub of_a_job: bool,
     /// The last one.
     pub last: Option<Kept>,
     /// Line numbers of its last three lines, newest last.
@@ -238,6 +240,7 @@ impl Record {
             host: None,
             pid: None,
             lines: 0,
+            of_a_job: false,
             last: None,
             tail: [0; 3],
             last_seen: None,
