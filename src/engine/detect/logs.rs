@@ -13,6 +13,9 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         .ranks
         .iter()
         .partition(|r| r.has_source || r.lines > 0);
+    if seen.is_empty() || unseen.is_empty() || seen.len() > MOST_RANKS {
+        return;
+    }
     // In a stream of all ranks a rank may write lines that do not say whose they are.
     let shared = !scene.ranks.others.is_empty()
         || seen.iter().any(|r| {
@@ -24,7 +27,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
                     .any(|record| record.source == source)
             })
         });
-    if seen.is_empty() || unseen.is_empty() || shared || seen.len() > MOST_RANKS {
+    if shared {
         return;
     }
     if let Some(mut draft) = Draft::new(scene, "RANK005") {
