@@ -22,6 +22,7 @@ pub mod job;
 pub mod limits;
 pub mod line;
 pub mod parse;
+pub mod ras;
 mod recent;
 pub mod snapshot;
 pub mod vocab;
@@ -52,6 +53,8 @@ struct Source {
     info: SourceInfo,
     ended: Option<EndReason>,
     problem: Option<String>,
+    /// Bytes of whole answers, which are no lines.
+    replies: u64,
 }
 
 /// The engine.
@@ -128,6 +131,7 @@ impl Engine {
                     known.problem = detail;
                 }
             }
+            Input::Ras { source, reply } => self.ras(seen, source, reply),
             Input::Process { host, pid, state } => self.job.process(&host, pid, state),
             Input::Claim { stuck_for } => self.claim = Some(stuck_for),
             Input::Tick => {
@@ -192,6 +196,7 @@ impl Engine {
             info,
             ended: None,
             problem: None,
+            replies: 0,
         });
     }
 
@@ -224,6 +229,17 @@ impl Engine {
         // A writer may be known before its first whole line.
         job.know(demux.writers());
         job.end_chunk(offset, chunk);
+    }
+
+    fn ras(&mut self, seen: Option<Time>, source: SourceId, reply: &[u8]) {
+        let answer = ras::parse(source, reply);
+        if let Some(Some(known)) = self.sources.get_mut(source.ix()) {
+            known.problem = answer.as_ref().err().map(ToString::to_string);
+            known.replies += reply.len() as u64;
+        }
+        if let Ok(reply) = answer {
+            self.job.ras.take(source, seen, reply);
+        }
     }
 
     /// Takes a source's unfinished last line.
@@ -319,13 +335,13 @@ impl Engine {
         };
         for source in self.sources.iter().flatten() {
             let counts = self.demux.counts(source.info.id);
-            inputs.bytes += counts.bytes;
+            inputs.bytes += counts.bytes + source.replies;
             inputs.lines += counts.lines;
             inputs.dropped += counts.dropped;
             inputs.sources.push(snapshot::SourceView {
                 name: source.info.name.clone(),
                 kind: source.info.kind,
-                bytes: counts.bytes,
+                bytes: counts.bytes + source.replies,
                 lines: counts.lines,
                 ended: source.ended,
                 problem: source.problem.clone(),

@@ -49,6 +49,7 @@ impl Lines {
                 offset,
                 chunk,
             } => self.lock().keep(source, offset, chunk),
+            What::Ras { .. } => {}
             What::Other(input) => {
                 use crate::engine::input::Input::{Rotated, Truncated};
                 if let Rotated(source) | Truncated(source) = input {

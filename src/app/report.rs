@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::engine::ids::SourceId;
 use crate::engine::input::{EndReason, Input, SourceInfo, SourceKind};
+use crate::engine::ras;
 use crate::engine::snapshot::Snapshot;
 use crate::error::{InputError, in_words};
 use crate::sources::discover::{Discoverer, Found, Log};
@@ -52,12 +53,14 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     };
     let Found {
         logs,
+        answers,
         journals,
         stdin,
         passed_over,
         problems,
     } = found;
     let mut taken: Vec<String> = logs.iter().map(|log| log.name.clone()).collect();
+    taken.extend(answers.iter().map(|answer| answer.name.clone()));
     taken.extend(stdin.then(|| "stdin".to_owned()));
     taken.extend(journals.iter().map(|path| path.display().to_string()));
     reading.problems = problems;
@@ -81,6 +84,9 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     }
     if let Some(source) = stdin {
         reading.stdin(source);
+    }
+    for answer in &answers {
+        reading.answer(answer);
     }
     for path in &journals {
         reading.journal(path);
@@ -156,6 +162,21 @@ impl Reading {
         };
         let result = self.reader.read(log, &mut sink);
         self.end(source, result.map(drop));
+    }
+
+    /// A saved answer of RAS. What is wrong with one is told and does not stop the rest.
+    fn answer(&mut self, answer: &Log) {
+        let source = self.new_source();
+        let info = source_info(source, answer, SourceKind::Ras);
+        self.engine.handle(None, Input::Source(info));
+        let result = Reader::whole(answer, ras::REPLY_BYTES).and_then(|reply| {
+            let reply = &reply[..];
+            self.engine.handle(None, Input::Ras { source, reply });
+            ras::parse(source, reply)
+                .map(drop)
+                .map_err(|error| InputError::because("use", &answer.path, error.to_string()))
+        });
+        self.end(source, result);
     }
 
     fn stdin(&mut self, source: SourceId) {

@@ -22,9 +22,11 @@ use super::lines::Lines;
 use super::recorder::Recorder;
 use crate::engine::Engine;
 use crate::engine::input::{EndReason, Input, SourceInfo, SourceKind};
+use crate::engine::ras;
 use crate::engine::snapshot::Snapshot;
 use crate::error::{InputError, in_words};
-use crate::sources::discover::{Discoverer, Found};
+use crate::sources::discover::{Discoverer, Found, Log};
+use crate::sources::read::Reader;
 use crate::sources::record::{Record, What};
 use crate::sources::stdin;
 use crate::sources::tail::{Tailer, hint::Hints, source_info};
@@ -105,6 +107,7 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
     let found = tailer.search(&mut |input| first.push(What::from_input(&input)));
     let Found {
         logs: pipes,
+        answers,
         journals,
         stdin,
         passed_over,
@@ -128,6 +131,7 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
     let live = if follows { live.catch_up_first() } else { live };
     let engine = spawn("engine", move || live.run())?;
 
+    first.extend(saved_answers(&mut tailer, &answers));
     for what in first {
         sender.send(Msg::Record(Record {
             seen: Some(clock.now()),
@@ -199,6 +203,29 @@ fn waits_for_files(paths: &[PathBuf]) -> bool {
         || paths
             .iter()
             .any(|path| path.is_dir() || path.to_string_lossy().contains(['*', '?', '[']))
+}
+
+/// Saved answers of RAS, read once: a program that asks again writes a new file.
+fn saved_answers(tailer: &mut Tailer, answers: &[Log]) -> Vec<What> {
+    let mut inputs = Vec::new();
+    for answer in answers {
+        let source = tailer.new_source();
+        let info = source_info(source, answer, SourceKind::Ras);
+        inputs.push(What::Other(Input::Source(info)));
+        let (why, detail) = match Reader::whole(answer, ras::REPLY_BYTES) {
+            Ok(reply) => {
+                inputs.push(What::Ras { source, reply });
+                (EndReason::Eof, None)
+            }
+            Err(error) => (EndReason::Unreadable, Some(error.why)),
+        };
+        inputs.push(What::Other(Input::Ended {
+            source,
+            why,
+            detail,
+        }));
+    }
+    inputs
 }
 
 enum Pipe {
@@ -284,6 +311,12 @@ fn follow(mut tailer: Tailer, lines: &Lines, sender: &Sender, clock: Clock) {
             searched = Instant::now();
             for problem in found.problems {
                 sender.send(Msg::Message(problem.to_string()));
+            }
+            for what in saved_answers(&mut tailer, &found.answers) {
+                sender.send(Msg::Record(Record {
+                    seen: Some(clock.now()),
+                    what,
+                }));
             }
             hints.watch(tailer.folders());
             tell(&hints, &mut told, sender);

@@ -13,6 +13,7 @@ mod missing;
 mod missing_calls;
 mod p2p;
 mod pytorch;
+mod ras;
 mod reports;
 mod silent;
 pub mod wait;
@@ -187,6 +188,7 @@ pub fn run(scene: &Scene<'_>) -> Vec<Finding> {
     died::detect(scene, &mut found);
     p2p::detect(scene, &mut found);
     pytorch::detect(scene, &mut found);
+    ras::detect(scene, &mut found);
     compare::detect(scene, &mut found);
     silent::detect(scene, &mut found);
     logs::detect(scene, &mut found);

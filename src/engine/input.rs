@@ -27,6 +27,8 @@ pub enum SourceKind {
     Stdin,
     /// Output of a command started by unhang.
     Child,
+    /// Answers of NCCL RAS, saved or asked for.
+    Ras,
 }
 
 /// Everything known about a source before its first byte.
@@ -104,6 +106,13 @@ pub enum Input<'a> {
         why: EndReason,
         /// For [`EndReason::Unreadable`]: the error.
         detail: Option<String>,
+    },
+    /// A whole answer of NCCL RAS, text or JSON; a later one of the same source replaces it.
+    Ras {
+        /// The source.
+        source: SourceId,
+        /// What was answered, or what came instead of an answer.
+        reply: &'a [u8],
     },
     /// A process was seen in this state.
     Process {

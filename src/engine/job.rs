@@ -3,6 +3,7 @@
 mod comm;
 mod kept;
 mod rankmap;
+mod ras;
 mod record;
 mod view;
 
@@ -12,6 +13,7 @@ use comm::NO_ORDINAL;
 pub use comm::{Call, Comm, CommKey, Member, MemberIx};
 pub use kept::Kept;
 pub use rankmap::{CommRec, RankRec, Ranks};
+pub use ras::{Answer, Answers};
 pub use record::{
     AddressSeen, ConnectFailure, Death, ExceptionSeen, ExitReport, Link, PeerClosed, Record,
     StoreJoined, WatchdogSeen,
@@ -38,6 +40,8 @@ pub struct Job {
     pub calls: Vec<Call>,
     /// Process states seen from outside, by host and pid.
     pub processes: Vec<(String, u32, ProcessState)>,
+    /// What NCCL RAS answered.
+    pub ras: Answers,
     call_ids: FxHashMap<Call, u32>,
     comm_ids: FxHashMap<CommKey, CommIx>,
     touched_writers: Vec<WriterIx>,

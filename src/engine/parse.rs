@@ -1,7 +1,7 @@
 //! Lines to events. Never fails: a line it does not understand is no event.
 
 mod c10d;
-mod cursor;
+pub(super) mod cursor;
 mod launcher;
 mod literals;
 mod nccl;

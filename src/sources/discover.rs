@@ -40,6 +40,8 @@ pub struct Log {
 pub struct Found {
     /// Logs.
     pub logs: Vec<Log>,
+    /// Saved answers of NCCL RAS, by name.
+    pub answers: Vec<Log>,
     /// Journals that were named.
     pub journals: Vec<PathBuf>,
     /// True if standard input was named (`-`).
@@ -116,11 +118,13 @@ impl Discoverer {
                 format!("more than {ENTRIES} files below it; the rest is left out"),
             ));
         }
-        found.logs.sort_by(|a, b| {
-            natural(&a.name)
-                .cmp(&natural(&b.name))
-                .then_with(|| a.path.cmp(&b.path))
-        });
+        for files in [&mut found.logs, &mut found.answers] {
+            files.sort_by(|a, b| {
+                natural(&a.name)
+                    .cmp(&natural(&b.name))
+                    .then_with(|| a.path.cmp(&b.path))
+            });
+        }
         if found.logs.len() > LOGS {
             let why = format!(
                 "{} logs are more than {LOGS}; the rest is left out",
@@ -280,7 +284,14 @@ impl Discoverer {
             return;
         }
         match sniff::look(path, chosen) {
-            Ok(Guess::Log(packing)) => self.give(path, packing, &meta, walk),
+            Ok(Guess::Log(packing)) => {
+                let log = self.give(path, packing, &meta);
+                walk.found.logs.push(log);
+            }
+            Ok(Guess::Ras(packing)) => {
+                let answer = self.give(path, packing, &meta);
+                walk.found.answers.push(answer);
+            }
             Ok(Guess::Journal) if chosen == Chosen::ByName => {
                 self.given.insert(path.to_owned());
                 walk.found.journals.push(path.to_owned());
@@ -305,16 +316,15 @@ impl Discoverer {
         }
     }
 
-    fn give(&mut self, path: &Path, packing: Packing, meta: &Metadata, walk: &mut Walk) {
+    fn give(&mut self, path: &Path, packing: Packing, meta: &Metadata) -> Log {
         self.given.insert(path.to_owned());
-        let name = self.name_of(path);
-        walk.found.logs.push(Log {
+        Log {
             path: path.to_owned(),
-            name,
+            name: self.name_of(path),
             packing,
             len: meta.len(),
             pipe: false,
-        });
+        }
     }
 
     fn special(&mut self, path: &Path, kind: FileType, chosen: Chosen, walk: &mut Walk) {

@@ -39,6 +39,21 @@ impl Reader {
             })
     }
 
+    /// Reads a file whole, as answers and dumps are, `most` bytes of it and one more if there are more:
+    /// who gets them then sees that it is too long.
+    ///
+    /// # Errors
+    /// If it cannot be opened or read.
+    pub fn whole(log: &Log, most: usize) -> Result<Vec<u8>, InputError> {
+        let body = decompress::open(&log.path, log.packing)
+            .map_err(|error| InputError::io("open", &log.path, &error))?;
+        let mut bytes = Vec::new();
+        body.take(most as u64 + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| InputError::io("read", &log.path, &error))?;
+        Ok(bytes)
+    }
+
     /// The same for anything that can be read.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ const LONG_HEAD: usize = 64 << 10;
 pub enum Guess {
     /// A log.
     Log(Packing),
+    /// An answer of NCCL RAS.
+    Ras(Packing),
     /// A journal written by `watch --record`.
     Journal,
     /// Something else, in words that follow "is" (`a Flight Recorder dump`).
@@ -92,6 +94,8 @@ const OTHER_ENDS: &[&str] = &[
     "jsonl",
     "json",
 ];
+/// What a file called `.json` is, unless its content says better.
+const JSON: &str = "JSON";
 const PICTURE_ENDS: &[&str] = &["gif", "jpeg", "jpg", "png", "svg", "webp"];
 
 /// What the name alone says. `.gz` and `.zst` are looked through.
@@ -121,7 +125,7 @@ pub fn name_says(name: &str) -> NameSays {
     }
     if OTHER_ENDS.contains(&end) && end.len() < lower.len() {
         return NameSays::Not(if end == "json" {
-            "JSON"
+            JSON
         } else {
             "not a log by its name"
         });
@@ -142,7 +146,10 @@ pub fn look(path: &Path, chosen: Chosen) -> io::Result<Guess> {
         Chosen::ByName => NameSays::Log,
         Chosen::BySearch => name_says(&name),
     };
-    if let NameSays::Not(why) = says {
+    // Tools save what RAS answers as JSON.
+    if let NameSays::Not(why) = says
+        && why != JSON
+    {
         return Ok(Guess::Not(why));
     }
     let mut file = File::open(path)?;
@@ -190,10 +197,11 @@ fn guess(head: &[u8], packing: Packing, says: NameSays) -> Guess {
     if head.starts_with(&[0x80, 0x02, b'}']) {
         return Guess::Not("a Flight Recorder dump");
     }
-    if has("\"communicators_count\"") && has("\"nccl_version\"")
-        || head.starts_with(b"NCCL version") && has("Job summary\n====")
-    {
-        return Guess::Not("an answer of NCCL RAS");
+    if is_ras(head) {
+        return Guess::Ras(packing);
+    }
+    if let NameSays::Not(why) = says {
+        return Guess::Not(why);
     }
     let nccl = has(" NCCL ");
     if is_binary(head) && !nccl {
@@ -217,6 +225,28 @@ fn guess(head: &[u8], packing: Packing, says: NameSays) -> Guess {
     } else {
         Guess::Not("no log: nothing in it looks like one")
     }
+}
+
+/// The beginning of a text or JSON report, or of a session that ends with one. A log can begin with
+/// `NCCL version` too, but not so.
+fn is_ras(head: &[u8]) -> bool {
+    let line = |head: &[u8], start: &[u8]| head.starts_with(start);
+    let mut rest = head.trim_ascii_start();
+    while line(rest, b"SERVER PROTOCOL") || line(rest, b"OK\n") || line(rest, b"OK\r\n") {
+        let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+        rest = rest[end..].trim_ascii_start();
+    }
+    let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+    let (first, second) = rest.split_at(end);
+    if first.starts_with(b"{") {
+        let begins = &rest[..rest.len().min(200)];
+        return memmem::find(begins, b"\"nccl_version\"").is_some();
+    }
+    first.starts_with(b"NCCL version ")
+        && memmem::find(first, b" compiled with CUDA ").is_some()
+        && second
+            .trim_ascii_start()
+            .starts_with(b"CUDA runtime version ")
 }
 
 /// More than a tenth of it is control characters that no terminal program prints.
@@ -290,5 +320,20 @@ mod tests {
             Guess::Log(Packing::Plain)
         );
         assert_eq!(plain(b"", nothing), Guess::Empty);
+        let ras = Guess::Ras(Packing::Plain);
+        let text = b"NCCL version 2.28.9 compiled with CUDA 13.0\nCUDA runtime version 13000, driver version 13000\n\nJob summary\n===";
+        assert_eq!(plain(text, nothing), ras);
+        let session = [b"SERVER PROTOCOL 2\r\nOK\r\n", &text[..]].concat();
+        assert_eq!(plain(&session, NameSays::Log), ras);
+        let json = NameSays::Not(JSON);
+        assert_eq!(plain(b"{\n  \"nccl_version\": \"2.28.9\",", json), ras);
+        assert_eq!(plain(b"{\n  \"case\": \"x\",", json), Guess::Not(JSON));
+        assert_eq!(
+            plain(
+                b"NCCL version 2.28.9+cuda13.0\nh:1:1 [0] NCCL INFO x\n",
+                NameSays::Log
+            ),
+            Guess::Log(Packing::Plain)
+        );
     }
 }

@@ -11,11 +11,13 @@ use std::time::Duration;
 use crate::app::handle::Axis;
 use crate::engine::ids::SourceId;
 use crate::engine::input::{EndReason, Input, SourceKind, Time};
+use crate::engine::ras;
 use crate::error::in_words;
 use crate::sources::decompress::{self, Packing};
 use crate::sources::discover::Log;
 use crate::sources::journal::read::Journal;
 use crate::sources::journal::write::Writer;
+use crate::sources::read::Reader;
 use crate::sources::record::{Record, What};
 use crate::sources::tail::source_info;
 
@@ -145,6 +147,7 @@ impl<R: Read + Seek + Send> Script for JournalScript<R> {
 /// Plays saved files: all of them progress together, in proportion to their sizes.
 pub struct FilesScript {
     logs: Vec<Log>,
+    answers: Vec<Log>,
     claim: Option<Option<Duration>>,
     rate: Rate,
     piece: usize,
@@ -153,6 +156,7 @@ pub struct FilesScript {
     queue: BinaryHeap<Reverse<(u64, usize)>>,
     ready: VecDeque<Record>,
     bytes: u64,
+    answered: usize,
     claimed: bool,
 }
 
@@ -171,6 +175,7 @@ impl FilesScript {
         let piece = (total / PIECES).clamp(*PIECE.start(), *PIECE.end());
         let mut script = Self {
             logs,
+            answers: Vec::new(),
             claim,
             rate: Rate::new(total),
             piece: usize::try_from(piece).unwrap_or(usize::MAX),
@@ -178,10 +183,19 @@ impl FilesScript {
             queue: BinaryHeap::new(),
             ready: VecDeque::new(),
             bytes: 0,
+            answered: 0,
             claimed: false,
         };
         script.begin();
         script
+    }
+
+    /// Plays these answers of RAS behind the logs: they were asked for when the job stood still.
+    #[must_use]
+    pub fn then(mut self, answers: Vec<Log>) -> Self {
+        self.answers = answers;
+        self.begin();
+        self
     }
 
     fn begin(&mut self) {
@@ -198,6 +212,28 @@ impl FilesScript {
             seen: None,
             what: What::Other(input),
         }));
+        self.answered = 0;
+    }
+
+    /// The next answer, with its source in front.
+    fn read_answer(&mut self) -> Option<Record> {
+        let answer = self.answers.get(self.answered)?;
+        let source = SourceId::from_ix(self.logs.len() + self.answered);
+        self.answered += 1;
+        let info = source_info(source, answer, SourceKind::Ras);
+        let (what, why, detail) = match Reader::whole(answer, ras::REPLY_BYTES) {
+            Ok(reply) => (Some(What::Ras { source, reply }), EndReason::Eof, None),
+            Err(error) => (None, EndReason::Unreadable, Some(error.why)),
+        };
+        let end = What::Other(Input::Ended {
+            source,
+            why,
+            detail,
+        });
+        let record = |what| Record { seen: None, what };
+        self.ready.extend(what.map(record));
+        self.ready.push_back(record(end));
+        Some(record(What::Other(Input::Source(info))))
     }
 
     /// Reads the next piece of the file that is farthest behind.
@@ -272,7 +308,11 @@ impl FileState {
 
 impl Script for FilesScript {
     fn next(&mut self) -> io::Result<Option<(Duration, Record)>> {
-        let mut record = self.ready.pop_front().or_else(|| self.read_piece());
+        let mut record = self
+            .ready
+            .pop_front()
+            .or_else(|| self.read_piece())
+            .or_else(|| self.read_answer());
         if record.is_none() && !std::mem::replace(&mut self.claimed, true) {
             let claim = self
                 .claim

@@ -24,15 +24,31 @@ pub fn standstill<'a>(scene: &Scene<'a>) -> Option<&'a Kept> {
     if let Some((_, _, record)) = from_rules {
         return record.lines.first();
     }
-    scene.all_records().find_map(|(_, record)| {
-        let watchdog = record.watchdogs.first().map(|w| &w.line);
-        let store = record.store.as_ref().map(|s| &s.line);
-        let barrier = record.barrier_missing.as_ref().map(|(_, line)| line);
-        let connects = record
-            .connects
-            .iter()
-            .find(|c| c.attempts >= ATTEMPTS || c.gave_up);
-        watchdog.or(store).or(barrier).or(connects.map(|c| &c.last))
+    scene
+        .all_records()
+        .find_map(|(_, record)| {
+            let watchdog = record.watchdogs.first().map(|w| &w.line);
+            let store = record.store.as_ref().map(|s| &s.line);
+            let barrier = record.barrier_missing.as_ref().map(|(_, line)| line);
+            let connects = record
+                .connects
+                .iter()
+                .find(|c| c.attempts >= ATTEMPTS || c.gave_up);
+            watchdog.or(store).or(barrier).or(connects.map(|c| &c.last))
+        })
+        .or_else(|| launches_stand(scene))
+}
+
+/// Two answers of RAS, further apart than its rule's patience, that show the same unequal launches.
+fn launches_stand<'a>(scene: &Scene<'a>) -> Option<&'a Kept> {
+    let patience = threshold(scene, scene.catalog.by_id("RAS001")?, "patience_s")?;
+    let comms = scene.job.ras.last.iter().flat_map(|a| &a.reply.comms);
+    let mut stand = comms.filter(|comm| scene.job.ras.still_for(comm.hash) > patience);
+    let counts = stand.find_map(|comm| comm.counts.first())?;
+    let mut sides = counts.sides.iter();
+    sides.find_map(|side| {
+        let of_ranks = side.ranks.iter().find_map(|p| p.line.as_ref());
+        side.line.as_ref().or(of_ranks)
     })
 }
 

@@ -21,6 +21,15 @@ impl Kept {
         }
     }
 
+    /// A line that is no log's, with its text.
+    #[must_use]
+    pub fn at(place: Place, text: &[u8]) -> Self {
+        Self {
+            place,
+            text: Some(cut(text).into()),
+        }
+    }
+
     /// Copies the text at the end of the chunk if the line lies in it, else at once.
     #[must_use]
     pub fn deferred(line: &Line<'_>, borrowed: bool) -> Self {

@@ -2,12 +2,12 @@
 
 /// The rest of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
+pub(in crate::engine) struct Cursor<'a>(pub(in crate::engine) &'a [u8]);
 
 impl<'a> Cursor<'a> {
     /// Steps over a literal. Its length is part of the type, so that no loop compares it.
     #[inline]
-    pub(super) fn lit<const N: usize>(&mut self, literal: &[u8; N]) -> Option<()> {
+    pub(in crate::engine) fn lit<const N: usize>(&mut self, literal: &[u8; N]) -> Option<()> {
         let (begins, rest) = self.0.split_first_chunk::<N>()?;
         if begins != literal {
             return None;
@@ -18,13 +18,13 @@ impl<'a> Cursor<'a> {
 
     /// Steps over a literal if it is there.
     #[inline]
-    pub(super) fn has<const N: usize>(&mut self, literal: &[u8; N]) -> bool {
+    pub(in crate::engine) fn has<const N: usize>(&mut self, literal: &[u8; N]) -> bool {
         self.lit(literal).is_some()
     }
 
     /// A decimal number.
     #[inline]
-    pub(super) fn dec(&mut self) -> Option<u64> {
+    pub(in crate::engine) fn dec(&mut self) -> Option<u64> {
         let mut value = 0_u64;
         let mut n = 0;
         for byte in self.0 {
@@ -45,13 +45,13 @@ impl<'a> Cursor<'a> {
 
     /// A decimal number that fits 32 bits.
     #[inline]
-    pub(super) fn dec32(&mut self) -> Option<u32> {
+    pub(in crate::engine) fn dec32(&mut self) -> Option<u32> {
         u32::try_from(self.dec()?).ok()
     }
 
     /// A decimal number with a sign.
     #[inline]
-    pub(super) fn int(&mut self) -> Option<i64> {
+    pub(in crate::engine) fn int(&mut self) -> Option<i64> {
         let negative = self.has(b"-");
         let value = i64::try_from(self.dec()?).ok()?;
         Some(if negative { -value } else { value })
@@ -59,7 +59,7 @@ impl<'a> Cursor<'a> {
 
     /// A hexadecimal number, with or without `0x`; `(nil)` is 0.
     #[inline]
-    pub(super) fn hex(&mut self) -> Option<u64> {
+    pub(in crate::engine) fn hex(&mut self) -> Option<u64> {
         if self.has(b"(nil)") {
             return Some(0);
         }
@@ -80,7 +80,7 @@ impl<'a> Cursor<'a> {
 
     /// The bytes up to a space or the end.
     #[inline]
-    pub(super) fn word(&mut self) -> &'a [u8] {
+    pub(in crate::engine) fn word(&mut self) -> &'a [u8] {
         let end = self.0.iter().position(|b| *b == b' ');
         let end = end.unwrap_or(self.0.len());
         let (word, rest) = self.0.split_at(end);
@@ -89,7 +89,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The bytes up to a literal, which is stepped over.
-    pub(super) fn until(&mut self, literal: &[u8]) -> Option<&'a [u8]> {
+    pub(in crate::engine) fn until(&mut self, literal: &[u8]) -> Option<&'a [u8]> {
         let at = memchr::memmem::find(self.0, literal)?;
         let found = &self.0[..at];
         self.0 = &self.0[at + literal.len()..];

@@ -455,6 +455,7 @@ fn source(source: &SourceView) -> JsonSource<'_> {
             SourceKind::Tail => "tail",
             SourceKind::Stdin => "stdin",
             SourceKind::Child => "child",
+            SourceKind::Ras => "ras",
         },
         bytes: source.bytes,
         lines: source.lines,

@@ -1,0 +1,457 @@
+//! What NCCL RAS shows beside the logs: ranks that have launched fewer collectives, and processes that
+//! do not answer.
+//!
+//! RAS sees launches of five functions and nothing else of a call, so it never overrules what the
+//! logs say; where both say the same, its lines join the evidence of the finding that is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::wait::{self, End};
+use super::{Draft, Scene, ranges};
+use crate::engine::finding::{Evidence, Finding};
+use crate::engine::job::{Answer, CommKey, CommRec, Kept};
+use crate::engine::ras::{Counts, Process, RasComm};
+use crate::engine::vocab::{Class, Confidence, Role};
+
+/// Evidence lines taken of one side.
+const LINES: usize = 3;
+/// Communicators that are reported at most.
+const MOST_COMMS: usize = 8;
+
+/// Adds what RAS shows, or joins it to what the logs show.
+pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
+    let mut new = Vec::new();
+    let mut apart = Vec::new();
+    for (answer, comm) in comms(scene) {
+        apart.extend(Apart::of(scene, answer, comm));
+    }
+    let roots = roots(&apart);
+    for (apart, roots) in apart.iter().zip(roots).take(MOST_COMMS) {
+        new.extend(if apart.differ() {
+            differ(scene, apart)
+        } else {
+            behind(scene, apart, roots)
+        });
+    }
+    new.extend(silent(scene, found));
+    for finding in new {
+        join(finding, found);
+    }
+    found.extend(blind(scene, found));
+}
+
+/// The communicators that the answers tell of, each once: the newest answer's word counts.
+fn comms<'s>(scene: &Scene<'s>) -> Vec<(&'s Answer, &'s RasComm)> {
+    let mut newest: BTreeMap<u64, (&Answer, &RasComm)> = BTreeMap::new();
+    for answer in &scene.job.ras.last {
+        for comm in &answer.reply.comms {
+            match newest.get(&comm.hash) {
+                Some((known, _)) if known.time > answer.time => {}
+                _ => drop(newest.insert(comm.hash, (answer, comm))),
+            }
+        }
+    }
+    newest.into_values().collect()
+}
+
+/// The communicator as the logs know it: RAS prints the commId since NCCL 2.26.2.
+fn known<'s>(scene: &Scene<'s>, hash: u64) -> Option<&'s CommRec> {
+    let is = |comm: &&CommRec| {
+        let key = scene.job.comms[comm.ix.ix()].key;
+        matches!(key, CommKey::Id { id, .. } if id == hash)
+    };
+    scene.ranks.comms.iter().find(is)
+}
+
+/// The world rank of a rank of a communicator, or of a process.
+fn world_rank(
+    scene: &Scene<'_>,
+    answer: &Answer,
+    comm: &RasComm,
+    process: &Process,
+) -> Option<u32> {
+    let rank = process.rank?;
+    if let Some(known) = known(scene, comm.hash)
+        && let Some(world) = scene.ranks.world_rank(scene.job, known, rank)
+    {
+        return Some(world);
+    }
+    let world = scene.ranks.world.unwrap_or(answer.reply.largest);
+    if comm.nranks == Some(world) {
+        return Some(rank);
+    }
+    // Containers count their pids anew, so one pid may be several processes.
+    let mut same = scene
+        .ranks
+        .ranks
+        .iter()
+        .filter(|rec| rec.pid.is_some() && rec.pid == process.pid);
+    let first = same.next()?;
+    same.next().is_none().then_some(first.rank)
+}
+
+/// A communicator whose ranks have launched unequally often.
+struct Apart<'a> {
+    answer: &'a Answer,
+    comm: &'a RasComm,
+    /// Launches by function, by rank in the communicator.
+    launched: BTreeMap<&'a str, BTreeMap<u32, u64>>,
+    /// World ranks of those that are behind in some function, and of those that are ahead.
+    behind: BTreeSet<u32>,
+    ahead: BTreeSet<u32>,
+    world: BTreeMap<u32, u32>,
+    lines: BTreeMap<u32, &'a Kept>,
+}
+
+impl<'a> Apart<'a> {
+    /// `None` while a job moves: in one that runs, some rank has always launched a moment less.
+    fn of(scene: &Scene<'_>, answer: &'a Answer, comm: &'a RasComm) -> Option<Self> {
+        if comm.counts.is_empty() {
+            return None;
+        }
+        let still = scene.job.ras.still_for(comm.hash);
+        if scene.watched_since.is_some() && !scene.claimed && still < late(scene) {
+            return None;
+        }
+        let mut apart = Self {
+            answer,
+            comm,
+            launched: BTreeMap::new(),
+            behind: BTreeSet::new(),
+            ahead: BTreeSet::new(),
+            world: BTreeMap::new(),
+            lines: BTreeMap::new(),
+        };
+        for counts in &comm.counts {
+            apart.take(scene, counts);
+        }
+        Some(apart)
+    }
+
+    fn take(&mut self, scene: &Scene<'_>, counts: &'a Counts) {
+        let mut launched: BTreeMap<u32, u64> = BTreeMap::new();
+        for side in &counts.sides {
+            for process in &side.ranks {
+                let Some(rank) = process.rank else { continue };
+                launched.insert(rank, side.launched);
+                if let Some(world) = world_rank(scene, self.answer, self.comm, process) {
+                    self.world.insert(rank, world);
+                }
+                if let Some(line) = process.line.as_ref().or(side.line.as_ref()) {
+                    self.lines.entry(rank).or_insert(line);
+                }
+            }
+        }
+        // The text only counts the ranks of a large group: they are those that nobody else lists.
+        let unlisted: Vec<_> = counts.sides.iter().filter(|s| s.ranks.is_empty()).collect();
+        if let ([side], Some(nranks)) = (unlisted.as_slice(), self.comm.nranks) {
+            let missing: BTreeSet<u32> = self.comm.missing.iter().filter_map(|p| p.rank).collect();
+            for rank in (0..nranks).filter(|rank| !missing.contains(rank)) {
+                if let std::collections::btree_map::Entry::Vacant(free) = launched.entry(rank) {
+                    free.insert(side.launched);
+                    let process = Process {
+                        rank: Some(rank),
+                        ..Process::default()
+                    };
+                    if let Some(world) = world_rank(scene, self.answer, self.comm, &process) {
+                        self.world.insert(rank, world);
+                    }
+                    if let Some(line) = &side.line {
+                        self.lines.entry(rank).or_insert(line);
+                    }
+                }
+            }
+        }
+        let most = launched.values().max().copied().unwrap_or_default();
+        for (rank, times) in &launched {
+            let Some(world) = self.world.get(rank) else {
+                continue;
+            };
+            if *times < most {
+                self.behind.insert(*world);
+            } else {
+                self.ahead.insert(*world);
+            }
+        }
+        self.launched.insert(&counts.function, launched);
+    }
+
+    /// True if some rank is ahead in one function and behind in another: it called something else.
+    fn differ(&self) -> bool {
+        !self.behind.is_disjoint(&self.ahead)
+    }
+
+    fn worlds(&self, ranks: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
+        ranks
+            .into_iter()
+            .filter_map(|rank| self.world.get(&rank).copied())
+            .collect()
+    }
+
+    fn name(&self) -> String {
+        format!("{:#x}", self.comm.hash)
+    }
+
+    /// Lines of some ranks, several ranks of a large group having the same one.
+    fn evidence(&self, draft: &mut Draft<'_>, ranks: impl IntoIterator<Item = u32>) {
+        let mut seen = BTreeSet::new();
+        for rank in ranks {
+            if seen.len() >= LINES {
+                return;
+            }
+            if let Some(line) = self.lines.get(&rank)
+                && seen.insert(line.place)
+            {
+                draft.evidence(line, self.world.get(&rank).copied());
+            }
+        }
+    }
+}
+
+/// Below this a difference may be one that any running job has.
+fn late(scene: &Scene<'_>) -> Duration {
+    let rule = scene.catalog.by_id("RAS001");
+    let seconds = rule.and_then(|rule| scene.catalog.rule(rule).threshold("late_s"));
+    Duration::from_secs_f64(seconds.unwrap_or(10.0))
+}
+
+/// For each communicator, the ranks behind in it that do not wait in another one.
+fn roots(apart: &[Apart<'_>]) -> Vec<BTreeSet<u32>> {
+    let waits_elsewhere = |at: usize, rank: &u32| {
+        let mut others = apart.iter().enumerate().filter(|(other, _)| *other != at);
+        others.any(|(_, other)| other.ahead.contains(rank) && !other.behind.contains(rank))
+    };
+    apart
+        .iter()
+        .enumerate()
+        .map(|(at, one)| {
+            let behind = one.behind.iter().copied();
+            behind.filter(|rank| !waits_elsewhere(at, rank)).collect()
+        })
+        .collect()
+}
+
+/// Ranks that have launched less than the others.
+fn behind(scene: &Scene<'_>, apart: &Apart<'_>, roots: BTreeSet<u32>) -> Option<Finding> {
+    // The function in which most ranks are ahead says what they wait in.
+    let (function, launched) = apart.launched.iter().max_by_key(|(_, ranks)| {
+        let most = ranks.values().max().copied();
+        ranks.values().filter(|n| Some(**n) == most).count()
+    })?;
+    let most = launched.values().max().copied()?;
+    let least = launched.values().min().copied()?;
+    let (ahead, behind): (Vec<u32>, Vec<u32>) =
+        launched.keys().partition(|rank| launched[rank] == most);
+    let mut draft = Draft::new(scene, "RAS001")?;
+    // One that is ahead of several others may have made a call too many.
+    let alone = ahead.len() == 1 && behind.len() > 1;
+    let accused = if alone {
+        apart.worlds(ahead.iter().copied())
+    } else {
+        roots
+    };
+    let named = apart.worlds(behind.iter().copied());
+    let waiting = apart.worlds(ahead.iter().copied());
+    draft
+        .fact("function", function_name(function))
+        .fact("comm", apart.name())
+        .fact("behind", times(least))
+        .fact("ahead", times(most))
+        .fact("ordinal", (least + 1).to_string())
+        .fact("waiting", ranges(waiting.iter().copied()))
+        .named(named.iter().copied())
+        .ranks(named.iter().chain(&waiting).copied())
+        .accuse(accused)
+        .sure(if alone {
+            Confidence::Possible
+        } else {
+            Confidence::Likely
+        });
+    draft.finding().comm = Some(apart.name());
+    apart.evidence(&mut draft, behind);
+    apart.evidence(&mut draft, ahead);
+    Some(draft.build())
+}
+
+/// Ranks that have launched other functions than their peers.
+fn differ(scene: &Scene<'_>, apart: &Apart<'_>) -> Option<Finding> {
+    let ranks: BTreeSet<u32> = apart
+        .launched
+        .values()
+        .flat_map(|ranks| ranks.keys().copied())
+        .collect();
+    let mut sides: BTreeMap<Vec<Option<u64>>, Vec<u32>> = BTreeMap::new();
+    for rank in &ranks {
+        let of_rank = apart.launched.values().map(|f| f.get(rank).copied());
+        sides.entry(of_rank.collect()).or_default().push(*rank);
+    }
+    let mut sides: Vec<(Vec<Option<u64>>, Vec<u32>)> = sides.into_iter().collect();
+    sides.sort_by_key(|(_, ranks)| (std::cmp::Reverse(ranks.len()), ranks.first().copied()));
+    let [major, minor, ..] = sides.as_slice() else {
+        return None;
+    };
+    // What each side launched more of than the other.
+    let more = |a: &[Option<u64>], b: &[Option<u64>]| {
+        let functions = apart.launched.keys().zip(a.iter().zip(b));
+        let names: Vec<&str> = functions
+            .filter(|(_, (a, b))| a > b)
+            .map(|(name, _)| *name)
+            .collect();
+        names.join(", ")
+    };
+    let others: Vec<u32> = sides[1..].iter().flat_map(|(_, r)| r.clone()).collect();
+    let majority = major.1.len() > others.len();
+    let mut draft = Draft::new(scene, "RAS002")?;
+    draft
+        .fact("comm", apart.name())
+        .fact("minority", ranges(apart.worlds(minor.1.iter().copied())))
+        .fact("minority_call", more(&minor.0, &major.0))
+        .fact("majority", ranges(apart.worlds(major.1.iter().copied())))
+        .fact("majority_call", more(&major.0, &minor.0))
+        .ranks(apart.worlds(ranks.iter().copied()));
+    if majority {
+        draft.accuse(apart.worlds(others));
+    }
+    draft.finding().comm = Some(apart.name());
+    apart.evidence(&mut draft, minor.1.iter().copied());
+    apart.evidence(&mut draft, major.1.iter().copied());
+    for counts in &apart.comm.counts {
+        let lines = counts.sides.iter().flat_map(|side| &side.ranks).take(LINES);
+        for process in lines {
+            if let Some(line) = &process.line {
+                let rank = process
+                    .rank
+                    .and_then(|rank| apart.world.get(&rank).copied());
+                draft.evidence(line, rank);
+            }
+        }
+    }
+    Some(draft.build())
+}
+
+fn function_name(function: &str) -> String {
+    if function.is_empty() {
+        "its collectives".to_owned()
+    } else {
+        function.to_owned()
+    }
+}
+
+fn times(n: u64) -> String {
+    match n {
+        0 => "not once".to_owned(),
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        n => format!("{n} times"),
+    }
+}
+
+/// Processes that did not answer. Whoever ended well is not missed, and neither is anybody while
+/// nothing says that the others wait: a job that ends takes its processes one after another.
+fn silent(scene: &Scene<'_>, found: &[Finding]) -> Option<Finding> {
+    let mut ranks: BTreeMap<u32, &Process> = BTreeMap::new();
+    let mut asked: BTreeSet<u32> = BTreeSet::new();
+    let (mut frozen, mut dead) = (false, false);
+    for (answer, comm) in comms(scene) {
+        for process in &comm.missing {
+            // It answers: it has only left this communicator, or not come yet.
+            if process.unresponsive == Some(false) && !process.dead {
+                continue;
+            }
+            let Some(rank) = world_rank(scene, answer, comm, process) else {
+                continue;
+            };
+            dead |= process.dead || answer.reply.dead.iter().any(|p| p.pid == process.pid);
+            frozen |= answer.reply.timeouts > 0;
+            ranks.insert(rank, process);
+        }
+        asked.extend((0..comm.nranks.unwrap_or(0)).take(1 << 17));
+    }
+    let ended = |rank: &u32| {
+        let rec = scene.ranks.ranks.get(*rank as usize);
+        rec.is_some_and(|rec| rec.lines > 0 && wait::end_of(scene, rec) == End::Well)
+    };
+    ranks.retain(|rank, _| !ended(rank));
+    let others_wait = scene.claimed
+        || wait::standstill(scene).is_some()
+        || found
+            .iter()
+            .any(|f| f.role == Role::Cause && f.class == Class::RankDied);
+    if ranks.is_empty() || !others_wait || wait::end_was_seen(scene) {
+        return None;
+    }
+    let rule = if frozen && !dead { "RAS004" } else { "RAS003" };
+    let mut draft = Draft::new(scene, rule)?;
+    draft
+        .accuse(ranks.keys().copied())
+        .ranks(ranks.keys().copied());
+    if dead {
+        draft.fact("dead", "yes");
+    }
+    for (rank, process) in &ranks {
+        if let Some(pid) = process.pid.filter(|_| ranks.len() == 1) {
+            draft.fact("pid", pid.to_string());
+        }
+        if let Some(node) = process.node.as_ref().filter(|_| ranks.len() == 1) {
+            draft.fact("node", node.clone());
+        }
+        if let Some(line) = &process.line {
+            draft.evidence(line, Some(*rank));
+        }
+    }
+    for (_, comm) in comms(scene) {
+        for (process, _) in comm.errors.iter().take(LINES) {
+            if let Some(line) = &process.line {
+                draft.evidence(line, process.rank.filter(|rank| asked.contains(rank)));
+            }
+        }
+    }
+    Some(draft.build())
+}
+
+/// Joins a finding of RAS to the one of the logs that says the same; else adds it.
+fn join(finding: Finding, found: &mut Vec<Finding>) {
+    let waits = |class: Class| matches!(class, Class::MissingRank | Class::MismatchedCollective);
+    let same = |f: &&mut Finding| {
+        if f.role != Role::Cause {
+            return false;
+        }
+        let on_same = f.comm == finding.comm || !f.accused.is_disjoint(&finding.accused);
+        match finding.class {
+            // What the logs show of the calls is more than the number of launches.
+            Class::MissingRank | Class::MismatchedCollective => waits(f.class) && on_same,
+            // A rank that ended, whatever ended it.
+            _ => !f.accused.is_empty() && finding.accused.is_subset(&f.accused) && !waits(f.class),
+        }
+    };
+    match found.iter_mut().find(same) {
+        Some(known) => {
+            let lines: Vec<Evidence> = finding.evidence;
+            known.evidence.extend(lines);
+            if known.confidence == Confidence::Possible && known.accused == finding.accused {
+                known.confidence = Confidence::Likely;
+            }
+        }
+        None => found.push(finding),
+    }
+}
+
+/// The logs show that calls differ, and RAS shows nothing: said, since who asks RAS first believes it.
+fn blind(scene: &Scene<'_>, found: &[Finding]) -> Option<Finding> {
+    let cause = found
+        .iter()
+        .find(|f| f.role == Role::Cause && f.class == Class::MismatchedCollective)?;
+    let mut answers = scene.job.ras.last.iter();
+    let answer = answers.find(|answer| {
+        let reply = &answer.reply;
+        let quiet = |comm: &RasComm| comm.counts.is_empty() && comm.missing.is_empty();
+        reply.total > 0 && reply.comms.iter().all(quiet)
+    })?;
+    let mut draft = Draft::new(scene, "RAS005")?;
+    draft
+        .fact("comms", answer.reply.total.to_string())
+        .ranks(cause.ranks.iter().copied());
+    draft.finding().comm.clone_from(&cause.comm);
+    Some(draft.build())
+}

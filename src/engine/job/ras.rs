@@ -1,0 +1,134 @@
+//! What NCCL RAS answered: the last answer of each source, and for how long nothing moved.
+
+use std::time::Duration;
+
+use crate::engine::ids::SourceId;
+use crate::engine::input::Time;
+use crate::engine::ras::{RasComm, Reply};
+
+/// The last answer of one source.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its source.
+    pub source: SourceId,
+    /// When it came; the server's own stamp for a saved answer that has one.
+    pub time: Option<Time>,
+    /// What it says.
+    pub reply: Reply,
+}
+
+/// Launches on a communicator, over successive answers.
+#[derive(Clone, Debug)]
+struct Still {
+    hash: u64,
+    launched: Vec<(String, Vec<(u64, Vec<u32>)>)>,
+    since: Option<Time>,
+    last: Option<Time>,
+}
+
+/// All answers.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// By source.
+    pub last: Vec<Answer>,
+    stills: Vec<Still>,
+}
+
+impl Answers {
+    /// Takes an answer; it replaces the one before of the same source.
+    pub fn take(&mut self, source: SourceId, seen: Option<Time>, reply: Reply) {
+        let time = seen.or_else(|| stamp(reply.stamp.as_deref()?));
+        for comm in &reply.comms {
+            self.compare(comm, time);
+        }
+        let answer = Answer {
+            source,
+            time,
+            reply,
+        };
+        match self.last.iter_mut().find(|known| known.source == source) {
+            Some(known) => *known = answer,
+            None => self.last.push(answer),
+        }
+    }
+
+    fn compare(&mut self, comm: &RasComm, time: Option<Time>) {
+        let launched = launched(comm);
+        let fresh = Still {
+            hash: comm.hash,
+            launched,
+            since: time,
+            last: time,
+        };
+        match self.stills.iter_mut().find(|still| still.hash == comm.hash) {
+            Some(known) if known.launched == fresh.launched => {
+                known.since = known.since.min(time).or(known.since);
+                known.last = known.last.max(time);
+            }
+            // The later of two saved answers stands, whichever was read first.
+            Some(known) if known.last <= fresh.last => *known = fresh,
+            Some(_) => {}
+            None => self.stills.push(fresh),
+        }
+    }
+
+    /// How long the launches of a communicator have stood still, as far as two answers tell.
+    #[must_use]
+    pub fn still_for(&self, hash: u64) -> Duration {
+        let still = self.stills.iter().find(|still| still.hash == hash);
+        still
+            .and_then(|still| Some(still.last?.since(still.since?)))
+            .unwrap_or_default()
+    }
+}
+
+/// What two answers are compared by: not where their lines stand.
+fn launched(comm: &RasComm) -> Vec<(String, Vec<(u64, Vec<u32>)>)> {
+    comm.counts
+        .iter()
+        .map(|counts| {
+            let sides = counts.sides.iter().map(|side| {
+                let ranks = side.ranks.iter().filter_map(|p| p.rank).collect();
+                (side.launched, ranks)
+            });
+            (counts.function.clone(), sides.collect())
+        })
+        .collect()
+}
+
+/// `2026-11-30 19:27:30`, taken as if it were UTC: only differences between stamps of one job count.
+fn stamp(text: &str) -> Option<Time> {
+    let mut fields = text.split(['-', ' ', ':']).map(str::parse::<u64>);
+    let mut next = || fields.next()?.ok();
+    let (year, month, day) = (next()?, next()?, next()?);
+    let (hour, minute, second) = (next()?, next()?, next()?);
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || day > 31 {
+        return None;
+    }
+    // Days since 1970-03-01 of a calendar whose year begins in March.
+    let (y, m) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day;
+    let days = days.checked_sub(719_469)?;
+    Some(Time(
+        (((days * 24 + hour) * 60 + minute) * 60 + second).checked_mul(1_000_000_000)?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps() {
+        let at = |text: &str| stamp(text).map(|t| t.0 / 1_000_000_000);
+        assert_eq!(at("1970-01-01 00:00:00"), Some(0));
+        assert_eq!(at("2026-11-30 19:27:30"), Some(1_796_066_850));
+        assert_eq!(at("2024-02-29 00:00:00"), Some(1_709_164_800));
+        assert_eq!(at("soon"), None);
+        assert_eq!(at("0001-13-01 00:00:00"), None);
+    }
+}

@@ -1,0 +1,293 @@
+//! The JSON report (since 2.28.7): it judges nothing, so the counts are compared here.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use memchr::memmem;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::{Counts, Lines, Process, RasComm, Refused, Reply, Side};
+use crate::engine::job::Kept;
+
+/// Lines kept of one group of ranks.
+const LINES: usize = 4;
+
+#[derive(Deserialize)]
+struct Report {
+    nccl_version: String,
+    timestamp: Option<String>,
+    communicators: Vec<Comm>,
+    #[serde(default)]
+    ras: Collection,
+}
+
+#[derive(Default, Deserialize)]
+struct Collection {
+    #[serde(default)]
+    timeouts_count: u64,
+}
+
+#[derive(Deserialize)]
+struct Comm {
+    hash: String,
+    size: u32,
+    #[serde(default)]
+    ranks: Vec<Rank>,
+    #[serde(default)]
+    missing_ranks: Vec<Missing>,
+}
+
+#[derive(Deserialize)]
+struct Rank {
+    rank: u32,
+    host: Option<String>,
+    pid: Option<i64>,
+    #[serde(default)]
+    status: Status,
+    #[serde(default)]
+    collective_counts: BTreeMap<String, u64>,
+}
+
+#[derive(Default, Deserialize)]
+struct Status {
+    /// `ncclResult_t`; 7 is in progress.
+    #[serde(default)]
+    init_state: i64,
+    #[serde(default)]
+    async_error: i64,
+}
+
+#[derive(Deserialize)]
+struct Missing {
+    rank: u32,
+    host: Option<String>,
+    pid: Option<i64>,
+    #[serde(default)]
+    status: MissingStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct MissingStatus {
+    unresponsive: Option<bool>,
+    #[serde(default)]
+    considered_dead: bool,
+}
+
+pub(super) fn parse(at: Lines, body: &[u8]) -> Result<Reply, Refused> {
+    let repaired = with_commas(body);
+    let report: Report = match serde_json::from_slice(&repaired) {
+        Ok(report) => report,
+        Err(error) if error.is_eof() => return Err(Refused::Cut(error.to_string())),
+        // JSON of another kind, or a RAS that prints something new.
+        Err(error) => {
+            return Err(if memmem::find(body, b"\"nccl_version\"").is_some() {
+                Refused::Server(error.to_string())
+            } else {
+                Refused::Foreign
+            });
+        }
+    };
+    let mut find = Finder::new(at, body);
+    let mut reply = Reply {
+        nccl: Some(report.nccl_version),
+        total: report.communicators.len() as u64,
+        timeouts: report.ras.timeouts_count,
+        stamp: report.timestamp,
+        ..Reply::default()
+    };
+    for comm in report.communicators {
+        reply.largest = reply.largest.max(comm.size);
+        let hash = comm.hash.strip_prefix("0x").unwrap_or(&comm.hash);
+        let Ok(hash) = u64::from_str_radix(hash, 16) else {
+            continue;
+        };
+        find.enter(&comm.hash);
+        let told = RasComm {
+            hash,
+            nranks: Some(comm.size),
+            counts: counts(&comm.ranks, &find),
+            errors: errors(&comm.ranks, &find),
+            states: Vec::new(),
+            missing: comm
+                .missing_ranks
+                .iter()
+                .map(|missing| missing_rank(missing, &find))
+                .collect(),
+        };
+        reply
+            .lost
+            .extend(told.missing.iter().filter(|m| !m.dead).cloned());
+        reply
+            .dead
+            .extend(told.missing.iter().filter(|m| m.dead).cloned());
+        reply.comms.push(told);
+    }
+    Ok(reply)
+}
+
+/// Functions whose launches differ, the most launches first.
+fn counts(ranks: &[Rank], find: &Finder<'_>) -> Vec<Counts> {
+    let mut functions: BTreeMap<&str, BTreeMap<u64, Vec<&Rank>>> = BTreeMap::new();
+    for rank in ranks {
+        for (function, launched) in &rank.collective_counts {
+            let sides = functions.entry(function).or_default();
+            sides.entry(*launched).or_default().push(rank);
+        }
+    }
+    let differ = functions.into_iter().filter(|(_, sides)| sides.len() > 1);
+    differ
+        .map(|(function, sides)| Counts {
+            function: function.to_owned(),
+            sides: sides
+                .into_iter()
+                .rev()
+                .map(|(launched, ranks)| side(function, launched, &ranks, find))
+                .collect(),
+        })
+        .collect()
+}
+
+fn side(function: &str, launched: u64, ranks: &[&Rank], find: &Finder<'_>) -> Side {
+    let mut members: Vec<Process> = ranks
+        .iter()
+        .map(|rank| process(rank.rank, rank.pid, rank.host.as_deref()))
+        .collect();
+    for member in members.iter_mut().take(LINES) {
+        let words = format!("has launched {function} {launched} times");
+        member.line = member.rank.and_then(|rank| find.rank(rank, &words));
+    }
+    Side {
+        launched,
+        size: u32::try_from(members.len()).unwrap_or(u32::MAX),
+        line: None,
+        ranks: members,
+    }
+}
+
+fn errors(ranks: &[Rank], find: &Finder<'_>) -> Vec<(Process, String)> {
+    let words = |rank: &Rank| {
+        let (what, code) = match (rank.status.init_state, rank.status.async_error) {
+            (0 | 7, 0 | 7) => return None,
+            (0 | 7, code) => ("an asynchronous error", code),
+            (code, _) => ("an initialization error", code),
+        };
+        Some(format!("reports {what}: {}", result(code)))
+    };
+    ranks
+        .iter()
+        .filter_map(|rank| {
+            let words = words(rank)?;
+            let mut process = process(rank.rank, rank.pid, rank.host.as_deref());
+            process.line = find.rank(rank.rank, &words);
+            Some((process, words))
+        })
+        .collect()
+}
+
+/// `ncclResult_t` in the words of `ncclGetErrorString` (`src/init.cc`, to 2.32).
+fn result(code: i64) -> String {
+    let words = match code {
+        1 => "unhandled cuda error",
+        2 => "unhandled system error",
+        3 => "internal error",
+        4 => "invalid argument",
+        5 => "invalid usage",
+        6 => "remote process exited or there was a network error",
+        8 => "operation timed out",
+        _ => return format!("ncclResult {code}"),
+    };
+    words.to_owned()
+}
+
+fn missing_rank(missing: &Missing, find: &Finder<'_>) -> Process {
+    let mut process = process(missing.rank, missing.pid, missing.host.as_deref());
+    process.unresponsive = missing.status.unresponsive;
+    process.dead = missing.status.considered_dead;
+    let words = match (process.dead, process.unresponsive) {
+        (true, _) => "considered dead",
+        (false, Some(false)) => "answers, and is not in this communicator",
+        (false, _) => "did not answer",
+    };
+    process.line = find.missing(missing.rank, words);
+    process
+}
+
+fn process(rank: u32, pid: Option<i64>, host: Option<&str>) -> Process {
+    Process {
+        rank: Some(rank),
+        // -1 and "unknown" where RAS itself does not know.
+        pid: pid.and_then(|pid| u32::try_from(pid).ok()),
+        node: host.filter(|host| *host != "unknown").map(str::to_owned),
+        ..Process::default()
+    }
+}
+
+/// NCCL 2.28.9 leaves out the comma behind `"nvml_dev": 1` of a missing rank. One key stands on a line,
+/// so a line that begins with a quote and follows a finished value lacks it.
+fn with_commas(body: &[u8]) -> Cow<'_, [u8]> {
+    if serde_json::from_slice::<IgnoredAny>(body).is_ok() {
+        return Cow::Borrowed(body);
+    }
+    let mut repaired = Vec::with_capacity(body.len() + 1024);
+    for line in body.split_inclusive(|b| *b == b'\n') {
+        if line.trim_ascii_start().starts_with(b"\"") {
+            let end = repaired.trim_ascii_end().len();
+            let finished = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'"' | b'}' | b']');
+            if repaired[..end].last().is_some_and(finished) {
+                repaired.insert(end, b',');
+            }
+        }
+        repaired.extend_from_slice(line);
+    }
+    Cow::Owned(repaired)
+}
+
+/// Finds the line of a rank, for evidence.
+struct Finder<'a> {
+    at: Lines,
+    body: &'a [u8],
+    comm: usize,
+    missing: usize,
+    end: usize,
+}
+
+impl<'a> Finder<'a> {
+    fn new(at: Lines, body: &'a [u8]) -> Self {
+        Self {
+            at,
+            body,
+            comm: 0,
+            missing: 0,
+            end: 0,
+        }
+    }
+
+    /// Enters the next communicator.
+    fn enter(&mut self, hash: &str) {
+        let from = |start: usize, what: &[u8]| {
+            let rest = self.body.get(start..).unwrap_or_default();
+            memmem::find(rest, what).map_or(self.body.len(), |found| start + found)
+        };
+        let comm = from(self.end, format!("\"hash\": \"{hash}\"").as_bytes());
+        let end = from(comm + 1, b"\"hash\":");
+        self.missing = from(comm, b"\"missing_ranks\"").min(end);
+        (self.comm, self.end) = (comm, end);
+    }
+
+    fn rank(&self, rank: u32, words: &str) -> Option<Kept> {
+        self.line(self.comm, self.missing, rank, words)
+    }
+
+    fn missing(&self, rank: u32, words: &str) -> Option<Kept> {
+        self.line(self.missing, self.end, rank, words)
+    }
+
+    fn line(&self, from: usize, to: usize, rank: u32, words: &str) -> Option<Kept> {
+        let key = format!("\"rank\": {rank},");
+        let start = from + memmem::find(self.body.get(from..to)?, key.as_bytes())?;
+        let number = memchr::memchr_iter(b'\n', &self.body[..start]).count();
+        let text = format!("rank {rank} {words}");
+        Some(self.at.keep(number, start, key.len(), text.as_bytes()))
+    }
+}

@@ -1,0 +1,319 @@
+//! NCCL RAS beside the logs, and alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use unhang::engine::catalog::Catalog;
+use unhang::engine::ids::SourceId;
+use unhang::engine::input::{EndReason, Input, SourceInfo, SourceKind, Time};
+use unhang::engine::snapshot::Snapshot;
+use unhang::engine::vocab::{Class, Role, Severity, State};
+use unhang::engine::{Engine, Options};
+
+static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::builtin);
+
+#[derive(Deserialize)]
+struct Truth {
+    class: Class,
+    state: State,
+    guilty_ranks: Vec<u32>,
+    guilty_hosts: Vec<String>,
+    #[serde(default)]
+    also_right: Vec<Class>,
+    #[serde(default)]
+    also_state: Vec<String>,
+    #[serde(default)]
+    stuck: bool,
+    needs: Option<String>,
+}
+
+struct Job {
+    folder: PathBuf,
+    truth: Truth,
+}
+
+fn job(kind: &str, name: &str) -> Job {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures")
+        .join(kind)
+        .join(name);
+    let truth = fs::read(folder.join("truth.json")).expect("a truth");
+    Job {
+        truth: serde_json::from_slice(&truth).expect("a truth that can be read"),
+        folder,
+    }
+}
+
+/// Every recorded job with a usable answer of RAS.
+fn jobs() -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for kind in ["cases", "healthy"] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("fixtures")
+            .join(kind);
+        let mut names: Vec<_> = fs::read_dir(root).expect("fixtures").flatten().collect();
+        names.sort_by_key(fs::DirEntry::file_name);
+        for entry in names {
+            let answer = fs::read(entry.path().join("ras.txt")).unwrap_or_default();
+            if answer.starts_with(b"NCCL version") {
+                jobs.push(job(kind, &entry.file_name().to_string_lossy()));
+            }
+        }
+    }
+    jobs
+}
+
+struct Driver {
+    engine: Engine,
+    next: u32,
+}
+
+impl Driver {
+    fn new() -> Self {
+        Self {
+            engine: Engine::new(CATALOG.clone(), Options::default()),
+            next: 0,
+        }
+    }
+
+    fn source(&mut self, name: &str, kind: SourceKind) -> SourceId {
+        let id = SourceId(self.next);
+        self.next += 1;
+        let info = SourceInfo {
+            id,
+            name: name.to_owned(),
+            kind,
+            host: None,
+            pid: None,
+            rank: None,
+        };
+        self.engine.handle(None, Input::Source(info));
+        id
+    }
+
+    fn logs(mut self, job: &Job) -> Self {
+        let mut names: Vec<_> = fs::read_dir(&job.folder)
+            .expect("a folder")
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|end| end == "log"))
+            .collect();
+        names.sort();
+        for path in names {
+            let name = path
+                .file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned();
+            let source = self.source(&name, SourceKind::File);
+            let chunk = &fs::read(&path).expect("a log")[..];
+            let input = Input::Bytes {
+                source,
+                offset: 0,
+                chunk,
+            };
+            self.engine.handle(None, input);
+            let (why, detail) = (EndReason::Eof, None);
+            self.engine.handle(
+                None,
+                Input::Ended {
+                    source,
+                    why,
+                    detail,
+                },
+            );
+        }
+        self
+    }
+
+    fn answer(mut self, job: &Job, name: &str) -> Self {
+        let source = self.source(name, SourceKind::Ras);
+        let reply = &fs::read(job.folder.join(name)).expect("an answer")[..];
+        self.engine.handle(None, Input::Ras { source, reply });
+        self
+    }
+
+    fn asked(mut self, source: SourceId, at: u64, reply: &[u8]) -> Self {
+        let now = Some(Time(at * 1_000_000_000));
+        self.engine.handle(now, Input::Ras { source, reply });
+        self.engine.handle(now, Input::Tick);
+        self
+    }
+
+    fn verdict(mut self, stuck: bool) -> Snapshot {
+        if stuck {
+            self.engine.handle(None, Input::Claim { stuck_for: None });
+        }
+        self.engine.snapshot()
+    }
+}
+
+#[test]
+fn with_the_logs_every_answer_is_right() {
+    let jobs = jobs();
+    assert!(jobs.len() >= 14, "only {}", jobs.len());
+    let mut wrong = String::new();
+    for job in &jobs {
+        for name in ["ras.txt", "ras.json"] {
+            let seen = Driver::new()
+                .logs(job)
+                .answer(job, name)
+                .verdict(job.truth.stuck);
+            let (truth, verdict) = (&job.truth, &seen.verdict);
+            let class = verdict.class == truth.class || truth.also_right.contains(&verdict.class);
+            let healthy = matches!(verdict.state, State::Healthy | State::Completed)
+                && truth.class == Class::Healthy;
+            let state = verdict.state == truth.state
+                || healthy
+                || truth
+                    .also_state
+                    .iter()
+                    .any(|state| state == verdict.state.name());
+            let guilty = verdict.ranks == truth.guilty_ranks && verdict.hosts == truth.guilty_hosts;
+            if !(class && state && guilty) && truth.needs.is_none() {
+                wrong += &format!(
+                    "{} {name}: {} {} {:?} {:?}: {}\n",
+                    job.folder.display(),
+                    verdict.class,
+                    verdict.state,
+                    verdict.ranks,
+                    verdict.hosts,
+                    verdict.summary
+                );
+            }
+            let loud = seen
+                .findings
+                .iter()
+                .find(|f| f.severity >= Severity::Warning);
+            if let Some(loud) = loud.filter(|_| truth.class == Class::Healthy) {
+                wrong += &format!("{} {name}: {}\n", job.folder.display(), loud.title);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// What RAS alone can know: who launched less, who called something else, who is gone. Where it shows
+/// no difference it says nothing, and never that the job is well.
+#[test]
+fn alone_it_says_what_it_knows() {
+    for (name, class, state, ranks) in [
+        (
+            "skipped-collective",
+            Class::MissingRank,
+            State::Hung,
+            vec![1],
+        ),
+        (
+            "mismatch-count-16",
+            Class::MissingRank,
+            State::Hung,
+            vec![9],
+        ),
+        (
+            "mismatch-op",
+            Class::MismatchedCollective,
+            State::Hung,
+            vec![],
+        ),
+        ("rank-killed", Class::RankDied, State::Hung, vec![1]),
+        ("rank-killed-16", Class::RankDied, State::Hung, vec![6]),
+        (
+            "mismatch-count",
+            Class::Inconclusive,
+            State::Inconclusive,
+            vec![],
+        ),
+        (
+            "algo-mismatch",
+            Class::Inconclusive,
+            State::Inconclusive,
+            vec![],
+        ),
+    ] {
+        let job = job("cases", name);
+        for answer in ["ras.txt", "ras.json"] {
+            let seen = Driver::new().answer(&job, answer).verdict(true);
+            let verdict = &seen.verdict;
+            assert_eq!(
+                (verdict.class, verdict.state, &verdict.ranks),
+                (class, state, &ranks),
+                "{name} {answer}: {}",
+                verdict.summary
+            );
+        }
+    }
+}
+
+#[test]
+fn both_witnesses_stand_in_one_finding() {
+    let job = job("cases", "skipped-collective");
+    let seen = Driver::new()
+        .logs(&job)
+        .answer(&job, "ras.txt")
+        .verdict(true);
+    let causes: Vec<_> = seen
+        .findings
+        .iter()
+        .filter(|f| f.role == Role::Cause)
+        .collect();
+    let [cause] = causes.as_slice() else {
+        panic!("one cause: {causes:?}")
+    };
+    let sources: Vec<&str> = cause
+        .evidence
+        .iter()
+        .map(|e| seen.inputs.sources[e.source.ix()].name.as_str())
+        .collect();
+    assert!(
+        sources.contains(&"rank0.log") && sources.contains(&"ras.txt"),
+        "{sources:?}"
+    );
+}
+
+#[test]
+fn equal_counts_are_called_blind_beside_a_mismatch() {
+    let job = job("cases", "mismatch-count");
+    let seen = Driver::new()
+        .logs(&job)
+        .answer(&job, "ras.json")
+        .verdict(true);
+    assert!(
+        seen.findings
+            .iter()
+            .any(|f| f.id == "RAS005" && f.role == Role::Note)
+    );
+}
+
+/// Two answers tell progress from standstill.
+#[test]
+fn two_polls_tell_a_late_rank_from_a_stuck_one() {
+    let job = job("cases", "skipped-collective");
+    let first = fs::read(job.folder.join("ras.txt")).expect("an answer");
+    let moved = String::from_utf8(first.clone())
+        .expect("text")
+        .replace("operation 3", "operation 4")
+        .replace("operation 2", "operation 3");
+    let polls = |second: &[u8], at: u64| {
+        let mut driver = Driver::new();
+        let source = driver.source("RAS on localhost:28028", SourceKind::Ras);
+        driver.engine.handle(Some(Time(0)), Input::Tick);
+        driver
+            .asked(source, 1, &first)
+            .asked(source, at, second)
+            .verdict(false)
+    };
+    let state = |seen: &Snapshot| (seen.verdict.state, seen.verdict.class);
+    let at_once = polls(&first, 2);
+    assert_eq!(state(&at_once), (State::Inconclusive, Class::Inconclusive));
+    let late = polls(&first, 20);
+    assert_eq!(state(&late), (State::Waiting, Class::MissingRank));
+    let stuck = polls(&first, 40);
+    assert_eq!(state(&stuck), (State::Hung, Class::MissingRank));
+    assert_eq!(stuck.verdict.ranks, [1]);
+    let runs = polls(moved.as_bytes(), 40);
+    assert_eq!(state(&runs), (State::Inconclusive, Class::Inconclusive));
+    assert!(runs.findings.iter().all(|f| f.severity == Severity::Info));
+}
