@@ -5,6 +5,7 @@ pub mod demo;
 mod engine_thread;
 pub mod handle;
 mod lines;
+pub mod ras;
 mod recorder;
 pub mod replay;
 pub mod report;

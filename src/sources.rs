@@ -12,6 +12,7 @@
 pub mod decompress;
 pub mod discover;
 pub mod journal;
+pub mod ras;
 pub mod read;
 pub mod record;
 pub mod sniff;

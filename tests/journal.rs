@@ -54,7 +54,8 @@ fn what() -> impl Strategy<Value = What> {
     ];
     let state = prop_oneof![Just(ProcessState::Stopped), Just(ProcessState::Gone)];
     prop_oneof![
-        8 => (id.clone(), any::<u64>(), bytes).prop_map(|(source, offset, chunk)| What::Bytes { source, offset, chunk }),
+        8 => (id.clone(), any::<u64>(), bytes.clone()).prop_map(|(source, offset, chunk)| What::Bytes { source, offset, chunk }),
+        1 => (id.clone(), bytes).prop_map(|(source, reply)| What::Ras { source, reply }),
         1 => id.clone().prop_map(|id| What::Other(Input::Rotated(id))),
         1 => id.clone().prop_map(|id| What::Other(Input::Truncated(id))),
         1 => (id, reason, any::<Option<String>>())
@@ -197,6 +198,7 @@ fn a_watch_that_is_played_again_gives_the_same_json() {
         paths: vec![logs.clone()],
         claim: None,
         record: Some(journal.clone()),
+        ..Default::default()
     };
     let watch = watch::start(&plan, engine()).unwrap();
     let handle = watch.handle();
@@ -217,6 +219,7 @@ fn a_watch_that_is_played_again_gives_the_same_json() {
     let plan = report::Plan {
         paths: vec![journal.clone()],
         claim: None,
+        ..Default::default()
     };
     let report = report::run(&plan, engine());
     assert!(report.problems.is_empty(), "{:?}", report.problems);
@@ -279,6 +282,7 @@ fn saved_files_progress_together_and_end_like_a_report() {
     let plan = report::Plan {
         paths: vec![dir.path().to_owned()],
         claim: None,
+        ..Default::default()
     };
     let report = report::run(&plan, engine()).snapshot.unwrap();
     assert_eq!(
@@ -406,6 +410,7 @@ fn a_full_disk_ends_the_recording_and_not_the_watch() {
         paths,
         claim: None,
         record: Some(full.to_owned()),
+        ..Default::default()
     };
     let watch = watch::start(&plan, engine()).unwrap();
     let handle = watch.handle();
@@ -432,6 +437,7 @@ fn a_file_that_is_no_journal_is_not_overwritten() {
         paths: vec![log.clone()],
         claim: None,
         record: Some(log.clone()),
+        ..Default::default()
     };
     let Err(error) = watch::start(&plan, engine()) else {
         panic!("it was overwritten")

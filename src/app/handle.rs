@@ -87,6 +87,8 @@ pub struct Status {
     pub playback: Option<Playback>,
     /// No more input will come: the pipes are closed, or the replay is at its end.
     pub ended: bool,
+    /// How often RAS was asked and answered.
+    pub asked_ras: u64,
     /// The journal being written, if any.
     pub recording: Option<String>,
     /// Messages for the user, oldest first (recording stopped, a file could not be read). Bounded.
@@ -112,6 +114,7 @@ impl Status {
             stalls: 0,
             playback: None,
             ended: false,
+            asked_ras: 0,
             recording: None,
             messages: Vec::new(),
             failure: None,
@@ -202,6 +205,10 @@ impl Shared {
         self.changed();
     }
 
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&lock(&self.snapshot))
+    }
+
     pub(crate) fn status(&self) -> Status {
         lock(&self.status).clone()
     }
@@ -271,7 +278,7 @@ impl Handle {
     /// `Arc` if nothing was published in between.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&lock(&self.shared.snapshot))
+        self.shared.snapshot()
     }
 
     /// What the header line says.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ras::{self as ras_app, Asking};
 use crate::engine::Engine;
 use crate::engine::ids::SourceId;
 use crate::engine::input::{EndReason, Input, SourceInfo, SourceKind};
@@ -14,6 +15,7 @@ use crate::engine::snapshot::Snapshot;
 use crate::error::{InputError, in_words};
 use crate::sources::discover::{Discoverer, Found, Log};
 use crate::sources::journal::read::{Journal, Losses};
+use crate::sources::ras::{Endpoint, Patience};
 use crate::sources::read::Reader;
 use crate::sources::record::What;
 use crate::sources::tail::source_info;
@@ -25,6 +27,8 @@ pub struct Plan {
     pub paths: Vec<PathBuf>,
     /// The user says that the job stands still, for this long if given.
     pub claim: Option<Option<Duration>>,
+    /// Whether RAS is asked, beside what was read; never unasked.
+    pub ras: Asking,
 }
 
 /// The diagnosis and how it came about.
@@ -64,7 +68,7 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     taken.extend(stdin.then(|| "stdin".to_owned()));
     taken.extend(journals.iter().map(|path| path.display().to_string()));
     reading.problems = problems;
-    if taken.is_empty() {
+    if taken.is_empty() && plan.ras.endpoints.is_empty() {
         if reading.problems.is_empty() {
             reading.problems.push(no_logs(&plan.paths));
         }
@@ -90,6 +94,10 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     }
     for path in &journals {
         reading.journal(path);
+    }
+    for endpoint in &plan.ras.endpoints {
+        reading.ask(endpoint, plan.ras.force);
+        taken.push(format!("RAS at {endpoint}"));
     }
     if let Some(stuck_for) = plan.claim {
         reading.engine.handle(None, Input::Claim { stuck_for });
@@ -177,6 +185,20 @@ impl Reading {
                 .map_err(|error| InputError::because("use", &answer.path, error.to_string()))
         });
         self.end(source, result);
+    }
+
+    fn ask(&mut self, endpoint: &Endpoint, force: bool) {
+        let refusal = ras_app::refusal(&self.engine.snapshot(), endpoint).filter(|_| !force);
+        match refusal.map_or_else(|| endpoint.ask(Patience::default()), Err) {
+            Ok(reply) => {
+                let source = self.new_source();
+                let info = ras_app::source(source, endpoint);
+                self.engine.handle(None, Input::Source(info));
+                let reply = &reply[..];
+                self.engine.handle(None, Input::Ras { source, reply });
+            }
+            Err(problem) => self.problems.push(problem),
+        }
     }
 
     fn stdin(&mut self, source: SourceId) {

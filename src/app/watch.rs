@@ -19,6 +19,7 @@ use super::clock::Clock;
 use super::engine_thread::{Core, INBOX, Live, Msg, Sender};
 use super::handle::{Following, Handle, Mode, Shared, Status};
 use super::lines::Lines;
+use super::ras::{Asking, poll as ras_poll};
 use super::recorder::Recorder;
 use crate::engine::Engine;
 use crate::engine::input::{EndReason, Input, SourceInfo, SourceKind};
@@ -51,6 +52,8 @@ pub struct Plan {
     pub claim: Option<Option<Duration>>,
     /// Journal to write.
     pub record: Option<PathBuf>,
+    /// Whether and how RAS is asked.
+    pub ras: Asking,
 }
 
 /// A running watch. Dropping it without [`Watch::finish`] leaves its threads to end by themselves.
@@ -114,7 +117,9 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
         mut problems,
     } = found;
     problems.extend(journals.iter().map(|path| journal_is_not_live(path)));
-    let anything = stdin || !pipes.is_empty() || !tailer.is_empty() || waits_for_files(&plan.paths);
+    let asked = !plan.ras.endpoints.is_empty();
+    let anything =
+        asked || stdin || !pipes.is_empty() || !tailer.is_empty() || waits_for_files(&plan.paths);
     if !anything {
         let nothing = || InputError::because("watch", Path::new("nothing"), "no input");
         return Err(if problems.is_empty() {
@@ -123,7 +128,8 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
             problems.remove(0)
         });
     }
-    let pumps = pipes.len() + usize::from(stdin);
+    // Nobody but the user ends a watch that asks RAS.
+    let pumps = pipes.len() + usize::from(stdin) + usize::from(asked);
     let follows = !tailer.is_empty() || waits_for_files(&plan.paths);
     let core = Core::new(engine, Arc::clone(&shared), Arc::clone(&lines))
         .map_err(|error| no_thread(&error))?;
@@ -161,6 +167,13 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
     for log in pipes {
         let info = source_info(tailer.new_source(), &log, SourceKind::Stdin);
         start_pump(info, Pipe::Named(log.path), sender.clone(), clock)?;
+    }
+    if !plan.ras.off {
+        let ids: Vec<_> = (0..=plan.ras.endpoints.len())
+            .map(|_| tailer.new_source())
+            .collect();
+        let (asking, sender) = (plan.ras.clone(), sender.clone());
+        spawn("ras", move || ras_poll(&asking, &ids, &sender, clock))?;
     }
     if follows {
         spawn("tail", move || follow(tailer, &lines, &sender, clock))?;

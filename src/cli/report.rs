@@ -7,8 +7,10 @@ use clap::Args;
 
 use super::common::{Common, Format, duration, new_engine};
 use super::{messages, output};
+use crate::app::ras::Asking;
 use crate::app::report::{self, Plan};
 use crate::exit;
+use crate::sources::ras::Endpoint;
 
 /// Arguments of `unhang report`.
 #[derive(Clone, Debug, Args)]
@@ -17,6 +19,8 @@ pub(crate) struct ReportArgs {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) claim: ClaimArgs,
+    #[command(flatten)]
+    pub(crate) ras: RasArgs,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -33,6 +37,37 @@ pub(crate) struct ClaimArgs {
     pub(crate) stuck: Option<Option<Duration>>,
 }
 
+/// Whether NCCL RAS is asked.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RasArgs {
+    /// Ask NCCL RAS there, read-only; without an address $NCCL_RAS_ADDR or localhost:28028
+    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(crate) ras: Vec<String>,
+    /// Ask RAS even if the job's NCCL version is unknown or has crashed when asked
+    #[arg(long)]
+    pub(crate) ras_force: bool,
+}
+
+impl RasArgs {
+    /// What is meant.
+    pub(crate) fn asking(&self) -> anyhow::Result<Asking> {
+        let read = |text: &String| {
+            let set = std::env::var("NCCL_RAS_ADDR").ok();
+            let text = if text.is_empty() {
+                set.unwrap_or_default()
+            } else {
+                text.clone()
+            };
+            text.parse::<Endpoint>().map_err(|why| anyhow::anyhow!(why))
+        };
+        Ok(Asking {
+            endpoints: self.ras.iter().map(read).collect::<anyhow::Result<_>>()?,
+            force: self.ras_force,
+            ..Asking::default()
+        })
+    }
+}
+
 /// Runs `unhang report`.
 ///
 /// # Errors
@@ -41,6 +76,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> anyhow::Result<u8> {
     let plan = Plan {
         paths: args.paths.clone(),
         claim: args.claim.stuck,
+        ras: args.ras.asking()?,
     };
     let report = report::run(&plan, new_engine(&common.rule_files(), false));
     if common.verbose {

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::common::{Common, Format, new_engine};
-use super::report::ClaimArgs;
+use super::common::{Common, Format, duration, new_engine};
+use super::report::{ClaimArgs, RasArgs};
 use super::{dashboard, messages, output};
 use crate::app::handle::{Following, Handle};
+use crate::app::ras::Asking;
 use crate::app::signals;
 use crate::app::watch::{self, Plan};
 use crate::engine::input::Time;
@@ -18,6 +19,9 @@ use crate::engine::snapshot::Snapshot;
 use crate::engine::vocab::{Class, Severity, State};
 use crate::exit;
 use crate::views::escape::harmless;
+
+/// RAS is not asked more often than this: each question goes to every process of the job.
+const RAS_EVERY: Duration = Duration::from_secs(5);
 
 /// Arguments of `unhang watch`.
 #[derive(Clone, Debug, Args)]
@@ -30,6 +34,14 @@ pub(crate) struct WatchArgs {
     pub(crate) record: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) claim: ClaimArgs,
+    #[command(flatten)]
+    pub(crate) ras: RasArgs,
+    /// Never ask NCCL RAS; else a job of this host that stands still is asked, if its version allows it
+    #[arg(long, conflicts_with = "ras")]
+    pub(crate) no_ras: bool,
+    /// Time between two questions to RAS (such as 30s)
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
+    pub(crate) ras_every: Duration,
     /// Without a terminal: how to print the last diagnosis; anything but text prints only that
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -47,6 +59,11 @@ pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
         paths: args.paths.clone(),
         claim: args.claim.stuck,
         record: args.record.clone(),
+        ras: Asking {
+            off: args.no_ras,
+            every: args.ras_every.max(RAS_EVERY),
+            ..args.ras.asking()?
+        },
     };
     let dashboard = stdout().is_terminal();
     let watch = watch::start(&plan, new_engine(&common.rule_files(), dashboard))?;

@@ -235,7 +235,7 @@ pub enum Event<'a> {
     /// All ranks of the communicator met once (`Bootstrap timings`).
     BootstrapDone,
     /// The RAS thread listens (or failed to): connected to both ring neighbours.
-    RasListening,
+    RasListening(Option<&'a [u8]>),
     /// A topology, tree or ring line: past the first all-gather.
     Topology,
     /// A connection of a channel.

@@ -53,6 +53,8 @@ pub struct JobView {
     pub ranks: Vec<RankView>,
     /// Communicators in the order they were first seen.
     pub comms: Vec<CommView>,
+    /// Where RAS listens by the logs' words: (host, address as printed), sorted, each once.
+    pub ras: Vec<(String, String)>,
     /// Versions by what they are of (`nccl`, `cuda-driver`, `torch`).
     pub versions: Vec<ValuesView>,
     /// `NCCL_*` and other variables that ranks said they use.

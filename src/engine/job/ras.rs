@@ -17,11 +17,14 @@ pub struct Answer {
     pub reply: Reply,
 }
 
+/// By function: how often, and by which ranks.
+type Launched = Vec<(String, Vec<(u64, Vec<u32>)>)>;
+
 /// Launches on a communicator, over successive answers.
 #[derive(Clone, Debug)]
 struct Still {
     hash: u64,
-    launched: Vec<(String, Vec<(u64, Vec<u32>)>)>,
+    launched: Launched,
     since: Option<Time>,
     last: Option<Time>,
 }
@@ -83,7 +86,7 @@ impl Answers {
 }
 
 /// What two answers are compared by: not where their lines stand.
-fn launched(comm: &RasComm) -> Vec<(String, Vec<(u64, Vec<u32>)>)> {
+fn launched(comm: &RasComm) -> Launched {
     comm.counts
         .iter()
         .map(|counts| {

@@ -175,6 +175,8 @@ pub struct Record {
     pub network: Option<(String, Kept)>,
     /// A RAS line: its bootstrap ring neighbours answered.
     pub ras: bool,
+    /// Where its RAS listens, as printed: `::1<28028>`.
+    pub ras_address: Option<String>,
     /// Its communicators, in the order they came.
     pub members: Vec<MemberIx>,
     /// The one its last init or call belongs to.
@@ -251,6 +253,7 @@ impl Record {
             addresses: Vec::new(),
             network: None,
             ras: false,
+            ras_address: None,
             members: Vec::new(),
             active: None,
             pointers: FxHashMap::default(),
@@ -344,7 +347,12 @@ impl Record {
                     .get_or_insert_with(|| (lossy(name), Kept::now(line)));
                 self.advance(Phase::Network);
             }
-            Event::RasListening => self.ras = true,
+            Event::RasListening(address) => {
+                self.ras = true;
+                if let Some(address) = address {
+                    self.ras_address = Some(String::from_utf8_lossy(address).into_owned());
+                }
+            }
             Event::Topology => self.advance(Phase::Topology),
             Event::ConnectFailed {
                 address,

@@ -39,6 +39,7 @@ impl Job {
                 .iter()
                 .map(|c| self.comm_view(ranks, c))
                 .collect(),
+            ras: self.ras_listeners(ranks),
             versions: self.versions(ranks),
             env: self.env(ranks),
         }
@@ -216,6 +217,15 @@ impl Job {
             nranks: rec.nranks,
             members: members.collect(),
         }
+    }
+
+    fn ras_listeners(&self, ranks: &Ranks) -> Vec<(String, String)> {
+        let current = ranks.in_order.iter().filter(|w| !ranks.stale[w.ix()]);
+        let listening = current.filter_map(|w| {
+            let record = &self.records[w.ix()];
+            Some((record.host.clone()?, record.ras_address.clone()?))
+        });
+        listening.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn versions(&self, ranks: &Ranks) -> Vec<ValuesView> {

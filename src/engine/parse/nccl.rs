@@ -145,7 +145,8 @@ fn beginning(message: &[u8]) -> Option<Event<'_>> {
             .strip_prefix(b"cudaDriverVersion ")
             .map(Event::CudaDriver),
         b'R' if starts(b"RAS client listening") || starts(b"RAS failed to establish") => {
-            Some(Event::RasListening)
+            let address = message.strip_prefix(b"RAS client listening socket at ");
+            Some(Event::RasListening(address.map(|rest| Cursor(rest).word())))
         }
         b'R' if starts(b"Ring ") => Some(Event::Topology),
         b'R' => starts(b"RMA/Plugin").then_some(Event::Known),

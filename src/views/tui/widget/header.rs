@@ -120,6 +120,13 @@ fn facts(snapshot: &Snapshot, status: &Status) -> Vec<String> {
     if let Some(age) = quiet_for(snapshot) {
         facts.push(format!("last line {} ago", words::duration(age)));
     }
+    if status.asked_ras > 0 {
+        let times = words::count(
+            usize::try_from(status.asked_ras).unwrap_or(usize::MAX),
+            "time",
+        );
+        facts.push(format!("RAS asked {times}"));
+    }
     if let Some(path) = &status.recording {
         facts.push(format!("recording {path}"));
     }
