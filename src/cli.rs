@@ -9,6 +9,7 @@ mod ranks;
 mod replay;
 mod report;
 pub mod rules;
+mod selftest;
 mod watch;
 
 use std::ffi::OsString;
@@ -27,7 +28,8 @@ Exit codes of a diagnosis:
   12  waiting, or nothing can be said
   2   the command line was not understood
   3   an input that was asked for could not be read; what could be read is diagnosed all the same
-  1   anything else";
+  1   anything else
+Of a self-test: 0 passed, 10 failed, 12 proved nothing (world size 1).";
 
 /// Tells why a distributed GPU job hangs: which rank, host or collective, and what to change
 #[derive(Debug, Parser)]
@@ -49,8 +51,15 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Play a recorded failure that is built in
     Demo(demo::DemoArgs),
+    /// Test NCCL between these GPUs, and prove that a change cures what fails
+    Selftest(selftest::SelftestArgs),
     /// List, explain and check the rules
     Rules(rules::RulesArgs),
+    #[command(name = crate::selftest::run::CHILD, hide = true)]
+    Rank {
+        /// What to do
+        task: String,
+    },
 }
 
 /// Runs the command line of this process.
@@ -84,6 +93,8 @@ fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Report(args) => output::finish(report::run(&args, common)),
         Command::Replay(args) => output::finish(replay::run(&args, common)),
         Command::Demo(args) => output::finish(demo::run(&args, common)),
+        Command::Selftest(args) => output::finish(selftest::run(&args, common)),
+        Command::Rank { task } => output::finish(selftest::rank(&task)),
         Command::Rules(mut args) => {
             args.folders.clone_from(&common.rules);
             match rules::run(&args) {

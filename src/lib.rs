@@ -15,5 +15,7 @@ pub mod cli;
 pub mod engine;
 pub mod error;
 pub mod exit;
+pub mod probe;
+pub mod selftest;
 pub mod sources;
 pub mod views;

@@ -5,5 +5,6 @@
 pub mod escape;
 pub mod json;
 pub mod report;
+pub mod selftest;
 pub mod tui;
 pub mod words;

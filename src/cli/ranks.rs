@@ -41,6 +41,11 @@ impl Ranks {
         self.0.iter().any(|range| range.contains(&rank))
     }
 
+    /// Its members in the order in which they were typed.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().cloned().flatten()
+    }
+
     /// The snapshot with only these ranks and the findings about them or about nobody in particular.
     /// The verdict and the finding it rests on stay.
     #[must_use]

@@ -1,0 +1,407 @@
+//! `unhang selftest`: does NCCL work between these GPUs, with these settings, and does a change cure it?
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+
+use super::common::{Common, Format, duration, new_engine};
+use super::{messages, output};
+use crate::app::signals;
+use crate::exit;
+use crate::probe::nccl_library::{self, Library};
+use crate::selftest::ab::{self, Side};
+use crate::selftest::child::{self, Fault as Planted, Task};
+use crate::selftest::outcome::{Outcome, Verdict};
+use crate::selftest::plan::{self, Op, Plan, Sizes};
+use crate::selftest::protocol::Step;
+use crate::selftest::run::{Progress, Runner};
+use crate::views::selftest as view;
+
+/// Arguments of `unhang selftest`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SelftestArgs {
+    /// CUDA devices to use, such as 0-3; all if none
+    #[arg(long, value_name = "GPUS")]
+    pub(crate) gpus: Option<super::ranks::Ranks>,
+    /// Start so many ranks on each GPU, each with a host identity of its own: for one GPU. It exercises
+    /// bootstrap, interfaces and NET, not P2P
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) ranks_per_gpu: u32,
+    /// Operations to test
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "OPS")]
+    pub(crate) ops: Vec<OpArg>,
+    /// What is timed
+    #[arg(long, value_enum, default_value_t = SizesArg::Quick)]
+    pub(crate) bandwidth: SizesArg,
+    /// The job's setting, such as NCCL_SOCKET_IFNAME=eth0; for one rank alone RANK:NAME=VALUE
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+    /// A change to prove: run with and without it in turn
+    #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',')]
+    pub(crate) ab: Vec<String>,
+    /// Runs of each side
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeats: u32,
+    /// The libnccl to test with, a file or its folder; for one rank alone RANK:PATH
+    #[arg(long, value_name = "PATH")]
+    pub(crate) nccl: Vec<String>,
+    /// Test with the libnccl that this process uses
+    #[arg(long, value_name = "PID", conflicts_with = "nccl")]
+    pub(crate) like: Option<u32>,
+    /// How long a step may take
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
+    pub(crate) timeout: Duration,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// Plant a fault in a rank, such as 1:init:stop: shows that the test finds it
+    #[arg(long, value_name = "RANK:STEP:FAULT", hide = true)]
+    pub(crate) plant: Vec<String>,
+}
+
+/// Operations, as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OpArg {
+    /// All of them.
+    All,
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Broadcast,
+    SendRecv,
+    AllToAll,
+}
+
+/// What is timed, as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SizesArg {
+    /// Nothing.
+    None,
+    /// All-reduce at five sizes.
+    Quick,
+    /// Every operation from 8 B to 4 GiB, or what memory allows.
+    Full,
+}
+
+/// Runs one rank: the hidden subcommand that the parent starts.
+pub(crate) fn rank(task: &str) -> anyhow::Result<u8> {
+    let task: Task = serde_json::from_str(task).context("failed to understand the task")?;
+    Ok(if child::run(&task) {
+        exit::OK
+    } else {
+        exit::BROKEN
+    })
+}
+
+/// Runs `unhang selftest`.
+///
+/// # Errors
+/// If nothing could be started.
+pub(crate) fn run(args: &SelftestArgs, common: &Common) -> anyhow::Result<u8> {
+    let mut plan = plan_of(args)?;
+    let library = library_of(args, &mut plan)?;
+    let text = args.format != Format::Json;
+    if text {
+        output::print(&head(&plan, library.as_ref()))?;
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupted);
+    signals::on_end(move || flag.store(true, Ordering::Relaxed))?;
+    let session = Session {
+        args,
+        common,
+        interrupted,
+        scratch: std::env::temp_dir().join(format!("unhang-selftest-{}", std::process::id())),
+    };
+    let code = if args.ab.is_empty() {
+        session.once(&plan)
+    } else {
+        session.compare(&plan)
+    };
+    if !matches!(code, Ok(exit::BROKEN)) {
+        // Nothing in it is needed any more; what cannot be removed is in a temporary folder.
+        let _left = fs::remove_dir_all(&session.scratch);
+    }
+    code
+}
+
+struct Session<'a> {
+    args: &'a SelftestArgs,
+    common: &'a Common,
+    interrupted: Arc<AtomicBool>,
+    scratch: PathBuf,
+}
+
+impl Session<'_> {
+    fn go(&self, plan: &Plan, name: &str, live: bool) -> anyhow::Result<Outcome> {
+        let files = self.common.rule_files();
+        let mut progress = |progress: Progress| {
+            let Progress::Step(step, took) = progress;
+            if live {
+                // A reader that has gone is noticed at the end.
+                let _unread = output::print(&view::step(step, took));
+            }
+        };
+        let runner = Runner {
+            program: &std::env::current_exe().context("failed to find this program")?,
+            scratch: &self.scratch.join(name),
+            engine: new_engine(&files, false),
+            interrupted: &self.interrupted,
+            planted: planted(&self.args.plant)?,
+            progress: &mut progress,
+        };
+        Ok(runner.run(plan)?)
+    }
+
+    fn once(&self, plan: &Plan) -> anyhow::Result<u8> {
+        let text = self.args.format != Format::Json;
+        let outcome = self.go(plan, "run", text)?;
+        let shared = shared(plan);
+        output::print(&if text {
+            view::text(&outcome, shared, self.common.glyphs())
+        } else {
+            view::json(&outcome, shared)
+        })?;
+        Ok(code(&outcome))
+    }
+
+    fn compare(&self, plan: &Plan) -> anyhow::Result<u8> {
+        let text = self.args.format != Format::Json;
+        let mut without = plan.clone();
+        // One size tells of the path; correctness was not asked.
+        without.sizes = Sizes::One;
+        without.ops = vec![Op::AllReduce];
+        without.correctness = false;
+        let mut with = without.clone();
+        for setting in &self.args.ab {
+            let (rank, name, value) = setting_of(setting)?;
+            match rank {
+                Some(rank) => with.env_of.entry(rank).or_default().insert(name, value),
+                None => {
+                    // A change for all ranks is also one for those that had a setting of their own.
+                    for own in with.env_of.values_mut() {
+                        own.remove(&name);
+                    }
+                    with.env.insert(name, value)
+                }
+            };
+        }
+        let (mut a, mut b) = (Side::default(), Side::default());
+        for repeat in 1..=self.args.repeats {
+            for (side, plan, name) in [(&mut a, &without, "without"), (&mut b, &with, "with")] {
+                let outcome = self.go(plan, &format!("{repeat}-{name}"), false)?;
+                side.take(&outcome);
+                if text {
+                    let what = match (&outcome.fault, outcome.best(Op::AllReduce)) {
+                        (Some(fault), _) => format!("failed: {}", view::fault(fault)),
+                        (None, Some((_, busbw))) => format!("passed, busbw {}", view::rate(busbw)),
+                        (None, None) => "passed".to_owned(),
+                    };
+                    output::print(&format!(
+                        "  {repeat}/{} {name:<8} {what}\n",
+                        self.args.repeats
+                    ))?;
+                }
+                if self.interrupted.load(Ordering::Relaxed) {
+                    bail!("interrupted");
+                }
+            }
+        }
+        let answer = ab::judge(&a, &b);
+        output::print(&if text {
+            view::ab(answer, &a, &b, self.common.glyphs())
+        } else {
+            view::ab_json(answer, &a, &b)
+        })?;
+        if plan.world < 2 {
+            return Ok(exit::UNKNOWN);
+        }
+        Ok(if b.failed == 0 {
+            exit::OK
+        } else {
+            exit::BROKEN
+        })
+    }
+}
+
+fn code(outcome: &Outcome) -> u8 {
+    match outcome.verdict() {
+        Verdict::Passed => exit::OK,
+        Verdict::Failed => exit::BROKEN,
+        Verdict::ProvedNothing => exit::UNKNOWN,
+    }
+}
+
+fn shared(plan: &Plan) -> bool {
+    plan.seats.iter().any(|seat| seat.host_id.is_some())
+}
+
+fn head(plan: &Plan, library: Option<&Library>) -> String {
+    let gpus: std::collections::BTreeSet<u32> = plan.seats.iter().map(|s| s.device).collect();
+    let words = |n: usize, noun: &str| crate::views::words::count(n, noun);
+    let mut text = format!(
+        "unhang selftest: {} on {}",
+        words(plan.seats.len(), "rank"),
+        words(gpus.len(), "GPU")
+    );
+    match library {
+        Some(library) => text.push_str(&format!(
+            "\n  libnccl {}: {}\n",
+            library.origin_in_words(),
+            library.path.display()
+        )),
+        None => text.push_str("\n  libnccl: whatever the loader finds\n"),
+    }
+    for (name, value) in &plan.env {
+        text.push_str(&format!("  {name}={value}\n"));
+    }
+    for (rank, own) in &plan.env_of {
+        for (name, value) in own {
+            text.push_str(&format!("  rank {rank}: {name}={value}\n"));
+        }
+    }
+    text
+}
+
+fn plan_of(args: &SelftestArgs) -> anyhow::Result<Plan> {
+    let present = devices();
+    let devices: Vec<u32> = match &args.gpus {
+        Some(wanted) => wanted.iter().collect(),
+        None => (0..present).collect(),
+    };
+    if devices.is_empty() {
+        bail!("no NVIDIA driver here: there is no /dev/nvidia0");
+    }
+    let seats = plan::seats(&devices, args.ranks_per_gpu);
+    let mut plan = Plan {
+        world: u32::try_from(seats.len()).unwrap_or(u32::MAX),
+        seats,
+        library: None,
+        libraries: BTreeMap::new(),
+        env: BTreeMap::new(),
+        env_of: BTreeMap::new(),
+        ops: ops_of(&args.ops),
+        sizes: match args.bandwidth {
+            SizesArg::None => Sizes::None,
+            SizesArg::Quick => Sizes::Quick,
+            SizesArg::Full => Sizes::Full,
+        },
+        patience: args.timeout,
+        correctness: true,
+    };
+    for setting in &args.env {
+        let (rank, name, value) = setting_of(setting)?;
+        match rank {
+            Some(rank) => plan.env_of.entry(rank).or_default().insert(name, value),
+            None => plan.env.insert(name, value),
+        };
+    }
+    Ok(plan)
+}
+
+fn ops_of(args: &[OpArg]) -> Vec<Op> {
+    if args.is_empty() || args.contains(&OpArg::All) {
+        return Op::ALL.to_vec();
+    }
+    let op = |arg: &OpArg| match arg {
+        OpArg::All | OpArg::AllReduce => Op::AllReduce,
+        OpArg::AllGather => Op::AllGather,
+        OpArg::ReduceScatter => Op::ReduceScatter,
+        OpArg::Broadcast => Op::Broadcast,
+        OpArg::SendRecv => Op::SendRecv,
+        OpArg::AllToAll => Op::AllToAll,
+    };
+    args.iter().map(op).collect()
+}
+
+/// GPUs that a CUDA program would see, without asking CUDA.
+fn devices() -> u32 {
+    if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
+        let named = visible
+            .split(',')
+            .filter(|part| !part.trim().is_empty() && *part != "-1");
+        return u32::try_from(named.count()).unwrap_or(0);
+    }
+    let is_gpu = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.strip_prefix("nvidia")
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let nodes = fs::read_dir("/dev").into_iter().flatten().flatten();
+    u32::try_from(
+        nodes
+            .filter(|entry| entry.file_name().len() < 16)
+            .map(is_gpu)
+            .filter(|is| *is)
+            .count(),
+    )
+    .unwrap_or(0)
+}
+
+/// `NAME=VALUE` or `RANK:NAME=VALUE`.
+fn setting_of(text: &str) -> anyhow::Result<(Option<u32>, String, String)> {
+    let bad = || format!("`{text}` is no NAME=VALUE");
+    let (name, value) = text.split_once('=').with_context(bad)?;
+    let (rank, name) = match name.split_once(':') {
+        Some((rank, name)) => (Some(rank.parse().with_context(bad)?), name),
+        None => (None, name),
+    };
+    let good = |name: &str| {
+        !name.is_empty()
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    if !good(name) {
+        bail!(bad());
+    }
+    Ok((rank, name.to_owned(), value.to_owned()))
+}
+
+fn library_of(args: &SelftestArgs, plan: &mut Plan) -> anyhow::Result<Option<Library>> {
+    let mut found = match args.like {
+        Some(pid) => Some(nccl_library::of_process(pid)?),
+        None => None,
+    };
+    for text in &args.nccl {
+        let of_rank = text
+            .split_once(':')
+            .and_then(|(rank, path)| Some((rank.parse().ok()?, path)));
+        match of_rank {
+            Some((rank, path)) => {
+                let library = nccl_library::named(path.as_ref())?;
+                plan.libraries.insert(rank, library.path);
+            }
+            None => found = Some(nccl_library::named(text.as_ref())?),
+        }
+    }
+    let found = found.or_else(nccl_library::find);
+    plan.library = found.as_ref().map(|library| library.path.clone());
+    if found.is_none() && plan.libraries.len() < plan.seats.len() {
+        messages::warning(
+            "no libnccl was found; whatever the loader finds is used. --nccl PATH names one",
+        );
+    }
+    Ok(found)
+}
+
+fn planted(texts: &[String]) -> anyhow::Result<BTreeMap<u32, (Step, Planted)>> {
+    let mut planted = BTreeMap::new();
+    for text in texts {
+        let bad = || format!("`{text}` is no RANK:STEP:FAULT");
+        let mut parts = text.splitn(3, ':');
+        let mut next = || parts.next().with_context(bad);
+        let rank: u32 = next()?.parse().with_context(bad)?;
+        let quoted = |text: &str| format!("\"{text}\"");
+        let step: Step = serde_json::from_str(&quoted(next()?)).with_context(bad)?;
+        let fault: Planted = serde_json::from_str(&quoted(next()?)).with_context(bad)?;
+        planted.insert(rank, (step, fault));
+    }
+    Ok(planted)
+}

@@ -1,0 +1,3 @@
+//! What this host is: libraries, devices, interfaces.
+
+pub mod nccl_library;

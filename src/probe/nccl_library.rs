@@ -1,0 +1,192 @@
+//! Which libnccl: the one that a process uses, a Python wheel's, or the system's.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::error::InputError;
+
+/// Where a library was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Named by the user.
+    Named,
+    /// Mapped by a process.
+    Process(u32),
+    /// In the Python environment.
+    Wheel,
+    /// Where the loader looks.
+    System,
+}
+
+/// A library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// Its file.
+    pub path: PathBuf,
+    /// Where it was found.
+    pub origin: Origin,
+}
+
+impl Library {
+    /// Where it was found, in words.
+    #[must_use]
+    pub fn origin_in_words(&self) -> String {
+        match self.origin {
+            Origin::Named => "named".to_owned(),
+            Origin::Process(pid) => format!("used by process {pid}"),
+            Origin::Wheel => "of the Python environment".to_owned(),
+            Origin::System => "of the system".to_owned(),
+        }
+    }
+}
+
+/// The library that was named.
+///
+/// # Errors
+/// If there is no such file.
+pub fn named(path: &Path) -> Result<Library, InputError> {
+    let inside = path.join("libnccl.so.2");
+    let path = if path.is_dir() { &inside } else { path };
+    let path = fs::canonicalize(path).map_err(|error| InputError::io("open", path, &error))?;
+    Ok(Library {
+        path,
+        origin: Origin::Named,
+    })
+}
+
+/// The library that a running process has mapped.
+///
+/// # Errors
+/// If its maps cannot be read, or it has none.
+pub fn of_process(pid: u32) -> Result<Library, InputError> {
+    let maps = PathBuf::from(format!("/proc/{pid}/maps"));
+    let text = fs::read_to_string(&maps).map_err(|error| InputError::io("read", &maps, &error))?;
+    let path = in_maps(&text).ok_or_else(|| {
+        InputError::because("find libnccl in", &maps, "the process has not loaded it").hint(
+            "the pid of a rank is wanted, not the launcher's; some programs link NCCL statically",
+        )
+    })?;
+    // As the process sees it: it may live in a container.
+    let inside =
+        PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(&path));
+    let path = if inside.exists() { inside } else { path };
+    Ok(Library {
+        path,
+        origin: Origin::Process(pid),
+    })
+}
+
+fn in_maps(text: &str) -> Option<PathBuf> {
+    let paths = text.lines().filter_map(|line| {
+        let at = line.find('/')?;
+        Some(line[at..].trim_end_matches(" (deleted)"))
+    });
+    let mut nccl = paths.filter(|path| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        name.starts_with("libnccl.so")
+    });
+    nccl.next().map(PathBuf::from)
+}
+
+/// The library that the user's Python would load, else the system's.
+#[must_use]
+pub fn find() -> Option<Library> {
+    of_wheel(&site_packages()).or_else(of_system)
+}
+
+/// Folders of packages: the active environment's, and what its interpreter says.
+fn site_packages() -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+        if let Some(prefix) = std::env::var_os(variable) {
+            let lib = PathBuf::from(prefix).join("lib");
+            let versions = fs::read_dir(&lib).into_iter().flatten().flatten();
+            folders.extend(versions.map(|entry| entry.path().join("site-packages")));
+        }
+    }
+    // Asked only for its paths; nothing is imported.
+    let script = "import sys; print('\\n'.join(sys.path))";
+    let asked = Command::new("python3")
+        .args(["-I", "-c", script])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    if let Ok(output) = asked {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        folders.extend(
+            text.lines()
+                .filter(|line| !line.is_empty())
+                .map(PathBuf::from),
+        );
+    }
+    folders
+}
+
+fn of_wheel(folders: &[PathBuf]) -> Option<Library> {
+    let libraries = folders
+        .iter()
+        .map(|folder| folder.join("nvidia/nccl/lib/libnccl.so.2"));
+    let path = libraries.into_iter().find(|path| path.is_file())?;
+    Some(Library {
+        path,
+        origin: Origin::Wheel,
+    })
+}
+
+fn of_system() -> Option<Library> {
+    let output = Command::new("ldconfig")
+        .arg("-p")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let cached = output.ok().and_then(|output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = text
+            .lines()
+            .find(|line| line.trim_start().starts_with("libnccl.so.2 "))?;
+        Some(PathBuf::from(line.rsplit("=> ").next()?.trim()))
+    });
+    let path = cached.or_else(|| {
+        let folders = [
+            "/usr/local/lib",
+            "/usr/local/cuda/lib64",
+            "/usr/lib/x86_64-linux-gnu",
+            "/usr/lib64",
+        ];
+        folders
+            .iter()
+            .map(|folder| Path::new(folder).join("libnccl.so.2"))
+            .find(|path| path.is_file())
+    })?;
+    Some(Library {
+        path,
+        origin: Origin::System,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps() {
+        let text = "7f1-7f2 r-xp 00000000 08:01 17  /usr/lib/libc.so.6\n\
+                    7f3-7f4 r-xp 00000000 08:01 18  /opt/v env/nvidia/nccl/lib/libnccl.so.2\n";
+        assert_eq!(
+            in_maps(text),
+            Some(PathBuf::from("/opt/v env/nvidia/nccl/lib/libnccl.so.2"))
+        );
+        assert_eq!(in_maps("7f1-7f2 r-xp 0 08:01 17 /x/libnccl-net.so\n"), None);
+    }
+
+    #[test]
+    fn wheels() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let lib = folder.path().join("nvidia/nccl/lib");
+        fs::create_dir_all(&lib).expect("folders");
+        fs::write(lib.join("libnccl.so.2"), "").expect("a file");
+        let found = of_wheel(&[PathBuf::from("/none"), folder.path().to_owned()]);
+        assert_eq!(found.map(|l| l.origin), Some(Origin::Wheel));
+    }
+}

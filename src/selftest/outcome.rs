@@ -1,0 +1,190 @@
+//! What came out of a run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::plan::Op;
+use super::protocol::Step;
+use crate::engine::snapshot::Snapshot;
+
+/// How a rank's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With this exit status.
+    Status(i32),
+    /// By this signal.
+    Signal(i32),
+    /// By us, because it or another rank did not get on.
+    Killed,
+}
+
+/// One rank.
+#[derive(Clone, Debug)]
+pub struct RankOutcome {
+    /// Its rank.
+    pub rank: u32,
+    /// CUDA device.
+    pub device: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Steps that ended well, and how long each took.
+    pub done: Vec<(Step, Duration)>,
+    /// The step it was in when the run ended, if it had not finished, and for how long.
+    pub in_step: Option<(Step, Duration)>,
+    /// The step that failed, and why.
+    pub failed: Option<(Step, String, Option<String>)>,
+    /// The state of its process before it was killed, as `/proc` has it (`T` is stopped).
+    pub state: Option<char>,
+    /// How its process ended.
+    pub ended: Option<Ended>,
+    /// `nccl`, `gpu`, `memory-free`, …
+    pub facts: BTreeMap<String, String>,
+    /// Bytes on its standard output that were none of the protocol.
+    pub noise: u64,
+    /// True if it said that it was done.
+    pub finished: bool,
+}
+
+/// An operation at a size: the slowest rank's time counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timed {
+    /// Operation.
+    pub op: Op,
+    /// Bytes.
+    pub bytes: u64,
+    /// Seconds of one call.
+    pub seconds: f64,
+}
+
+impl Timed {
+    /// Bytes a second that a caller sees.
+    #[must_use]
+    pub fn algbw(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        let bytes = self.bytes as f64;
+        bytes / self.seconds.max(f64::MIN_POSITIVE)
+    }
+
+    /// Bytes a second that each rank's links carry.
+    #[must_use]
+    pub fn busbw(&self, ranks: u32) -> f64 {
+        self.algbw() * self.op.bus_factor(ranks)
+    }
+}
+
+/// Why a run did not pass, the first reason first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Ranks reported an error in a step.
+    Failed {
+        /// The step.
+        step: Step,
+        /// The ranks.
+        ranks: Vec<u32>,
+        /// Its words, of the first of them.
+        what: String,
+        /// More of them.
+        detail: Option<String>,
+    },
+    /// Ranks did not return from a step within its deadline.
+    Stuck {
+        /// The step.
+        step: Step,
+        /// The ranks.
+        ranks: Vec<u32>,
+        /// How long they had been in it.
+        waited: Duration,
+        /// Those of them whose process is stopped.
+        stopped: Vec<u32>,
+    },
+    /// Processes ended without a word.
+    Ended {
+        /// The step they were in.
+        step: Option<Step>,
+        /// The ranks.
+        ranks: Vec<u32>,
+        /// How the first of them ended.
+        how: Ended,
+    },
+    /// Interrupted by the user.
+    Interrupted,
+}
+
+/// A run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Ranks in all.
+    pub world: u32,
+    /// The ranks that this machine ran.
+    pub ranks: Vec<RankOutcome>,
+    /// Checks that were right on every rank.
+    pub right: BTreeSet<String>,
+    /// Checks that were not: (name, rank, element, got, expected).
+    pub wrong: Vec<(String, u32, u64, f64, f64)>,
+    /// What was timed.
+    pub timed: Vec<Timed>,
+    /// Why it did not pass.
+    pub fault: Option<Fault>,
+    /// How long all took.
+    pub took: Duration,
+    /// How NCCL connected the ranks, by its own log: `NET/Socket`, `P2P/CUMEM`, `SHM`.
+    pub paths: Vec<String>,
+    /// The engine's diagnosis of the logs.
+    pub diagnosis: Option<Box<Snapshot>>,
+    /// Where the logs are, if they were kept.
+    pub logs: Option<PathBuf>,
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything worked.
+    Passed,
+    /// Something did not.
+    Failed,
+    /// Nothing failed, and nothing was proven: one rank talks to nobody.
+    ProvedNothing,
+}
+
+impl Outcome {
+    /// The answer.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        if self.fault.is_some() || !self.wrong.is_empty() {
+            Verdict::Failed
+        } else if self.world < 2 {
+            Verdict::ProvedNothing
+        } else {
+            Verdict::Passed
+        }
+    }
+
+    /// The fastest busbw of an operation, bytes a second.
+    #[must_use]
+    pub fn best(&self, op: Op) -> Option<(u64, f64)> {
+        let of_op = self.timed.iter().filter(|timed| timed.op == op);
+        of_op
+            .map(|timed| (timed.bytes, timed.busbw(self.world)))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The values of a fact, each with its ranks.
+    #[must_use]
+    pub fn facts(&self, name: &str) -> BTreeMap<&str, Vec<u32>> {
+        let mut values: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for rank in &self.ranks {
+            if let Some(value) = rank.facts.get(name) {
+                values.entry(value).or_default().push(rank.rank);
+            }
+        }
+        values
+    }
+
+    /// The longest time that a step took on any rank.
+    #[must_use]
+    pub fn longest(&self, step: Step) -> Option<Duration> {
+        let times = self.ranks.iter().flat_map(|rank| &rank.done);
+        times.filter(|(s, _)| *s == step).map(|(_, t)| *t).max()
+    }
+}

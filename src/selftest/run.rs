@@ -1,0 +1,592 @@
+//! The parent: starts a child for each rank, hands the unique id on, waits for every step with a deadline,
+//! and ends all of them whatever happens.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::child::{Fault as Planted, Task};
+use super::outcome::{Ended, Fault, Outcome, RankOutcome, Timed};
+use super::plan::{NOT_INHERITED, Plan, Seat};
+use super::protocol::{Event, LINE_BYTES, Step};
+use crate::engine::Engine;
+use crate::engine::ids::SourceId;
+use crate::engine::input::{EndReason, Input, ProcessState, SourceInfo, SourceKind};
+use crate::error::InputError;
+
+/// The hidden subcommand that a child is started with.
+pub const CHILD: &str = "selftest-rank";
+/// After a rank has failed, the others may still say why they fail too.
+const GRACE: Duration = Duration::from_secs(2);
+/// Between two looks at deadlines.
+const LOOK: Duration = Duration::from_millis(50);
+/// Bytes of a log that are diagnosed.
+const LOG_BYTES: u64 = 64 << 20;
+
+/// What somebody who watches is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress {
+    /// Every rank has ended this step; the slowest took this long.
+    Step(Step, Duration),
+}
+
+/// How a run is done.
+pub struct Runner<'a> {
+    /// The binary whose hidden subcommand is a rank.
+    pub program: &'a Path,
+    /// Where logs go; removed at the end if the run passes.
+    pub scratch: &'a Path,
+    /// An engine that knows the rules.
+    pub engine: Engine,
+    /// True to end at once.
+    pub interrupted: &'a AtomicBool,
+    /// Faults to plant, by rank: for tests of the test.
+    pub planted: BTreeMap<u32, (Step, Planted)>,
+    /// Told as it goes.
+    pub progress: &'a mut dyn FnMut(Progress),
+}
+
+enum Heard {
+    Event(Event),
+    Noise(Vec<u8>),
+    Closed,
+}
+
+struct Rank {
+    outcome: RankOutcome,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    since: Instant,
+    noise: Option<File>,
+    closed: bool,
+    status: Option<ExitStatus>,
+}
+
+impl Runner<'_> {
+    /// Runs the plan to its end.
+    ///
+    /// # Errors
+    /// If nothing could be started. What goes wrong after that is in the outcome.
+    pub fn run(mut self, plan: &Plan) -> Result<Outcome, InputError> {
+        let started = Instant::now();
+        fs::create_dir_all(self.scratch)
+            .map_err(|error| InputError::io("create", self.scratch, &error))?;
+        let (sender, heard) = channel();
+        let mut ranks = Vec::new();
+        for seat in &plan.seats {
+            match self.start(plan, seat, &sender) {
+                Ok(rank) => ranks.push(rank),
+                Err(error) => {
+                    end_all(&mut ranks);
+                    return Err(InputError::io("start", self.program, &error));
+                }
+            }
+        }
+        drop(sender);
+        let mut outcome = Outcome {
+            world: plan.world,
+            ranks: Vec::new(),
+            right: Default::default(),
+            wrong: Vec::new(),
+            timed: Vec::new(),
+            fault: None,
+            took: Duration::ZERO,
+            paths: Vec::new(),
+            diagnosis: None,
+            logs: Some(self.scratch.to_owned()),
+        };
+        self.follow(plan, &mut ranks, &heard, &mut outcome);
+        for rank in &mut ranks {
+            rank.outcome.state = state_of(rank.child.id());
+        }
+        outcome.fault = fault(&ranks, outcome.fault);
+        end_all(&mut ranks);
+        outcome.took = started.elapsed();
+        outcome.ranks = ranks.into_iter().map(|rank| rank.outcome).collect();
+        outcome.paths = paths(self.scratch, plan);
+        let snapshot = diagnose(self.engine, self.scratch, plan, &outcome);
+        outcome.diagnosis = Some(Box::new(snapshot));
+        Ok(outcome)
+    }
+
+    fn start(&self, plan: &Plan, seat: &Seat, sender: &Sender<(usize, Heard)>) -> io::Result<Rank> {
+        let sharers = plan.seats.iter().filter(|s| s.device == seat.device);
+        let task = Task {
+            rank: seat.rank,
+            world: plan.world,
+            device: seat.device,
+            ops: plan.ops.clone(),
+            sizes: plan.sizes,
+            correctness: plan.correctness,
+            sharers: u32::try_from(sharers.count()).unwrap_or(u32::MAX),
+            parent: nix::unistd::getpid().as_raw(),
+            fault: self.planted.get(&seat.rank).copied(),
+        };
+        let task = serde_json::to_string(&task).map_err(io::Error::other)?;
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(log_of(self.scratch, seat.rank))?;
+        let mut command = Command::new(self.program);
+        command.arg(CHILD).arg(task);
+        for name in NOT_INHERITED {
+            command.env_remove(name);
+        }
+        command
+            .env("NCCL_DEBUG", "INFO")
+            .env("NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,ENV,NET,GRAPH,P2P,SHM")
+            .env("NCCL_DEBUG_FILE", nccl_log_of(self.scratch, seat.rank));
+        let library = plan.libraries.get(&seat.rank).or(plan.library.as_ref());
+        if let Some(library) = library {
+            command.env("LD_LIBRARY_PATH", beside(self.scratch, seat.rank, library)?);
+        }
+        if let Some(id) = &seat.host_id {
+            command.env("NCCL_HOSTID", id);
+        }
+        command.envs(&plan.env);
+        if let Some(own) = plan.env_of.get(&seat.rank) {
+            command.envs(own);
+        }
+        // A group of its own: a Ctrl-C is for the parent, which then ends all.
+        let mut child = command
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log.try_clone()?)
+            .spawn()?;
+        let stdin = child.stdin.take();
+        if let Some(stdout) = child.stdout.take() {
+            let (sender, at) = (sender.clone(), seat.rank - plan.seats[0].rank);
+            thread::spawn(move || listen(stdout, at as usize, &sender));
+        }
+        Ok(Rank {
+            outcome: RankOutcome {
+                rank: seat.rank,
+                device: seat.device,
+                pid: child.id(),
+                done: Vec::new(),
+                in_step: None,
+                failed: None,
+                state: None,
+                ended: None,
+                facts: BTreeMap::new(),
+                noise: 0,
+                finished: false,
+            },
+            child,
+            stdin,
+            since: Instant::now(),
+            noise: Some(log),
+            closed: false,
+            status: None,
+        })
+    }
+
+    /// Listens until every rank is done, one has failed and the others had time to, or a deadline passes.
+    fn follow(
+        &mut self,
+        plan: &Plan,
+        ranks: &mut [Rank],
+        heard: &Receiver<(usize, Heard)>,
+        outcome: &mut Outcome,
+    ) {
+        let mut checks: BTreeMap<String, u32> = BTreeMap::new();
+        let mut failing_since: Option<Instant> = None;
+        let mut told = Step::ALL.iter().copied().peekable();
+        loop {
+            match heard.recv_timeout(LOOK) {
+                Ok((at, Heard::Event(event))) => {
+                    take(ranks, at, event, outcome, &mut checks);
+                }
+                Ok((at, Heard::Noise(bytes))) => ranks[at].keep(&bytes),
+                Ok((at, Heard::Closed)) => ranks[at].closed = true,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(LOOK),
+            }
+            while let Some(step) = told.peek().copied() {
+                let took = |rank: &Rank| {
+                    let mut done = rank.outcome.done.iter();
+                    done.find(|(s, _)| *s == step).map(|(_, t)| *t)
+                };
+                let times: Option<Vec<Duration>> = ranks.iter().map(took).collect();
+                let skipped = ranks.iter().all(|r| r.outcome.finished);
+                match times.and_then(|times| times.into_iter().max()) {
+                    Some(longest) => (self.progress)(Progress::Step(step, longest)),
+                    None if skipped => {}
+                    None => break,
+                }
+                told.next();
+            }
+            for rank in ranks.iter_mut() {
+                if rank.status.is_none() {
+                    rank.status = rank.child.try_wait().ok().flatten();
+                }
+                rank.outcome.ended = rank.status.map(|status| match status.signal() {
+                    Some(signal) => Ended::Signal(signal),
+                    None => Ended::Status(status.code().unwrap_or(-1)),
+                });
+            }
+            let done = |rank: &Rank| rank.outcome.finished && rank.status.is_some();
+            if ranks.iter().all(done) {
+                break;
+            }
+            // What a rank wrote before it ended is heard first.
+            let failed = |rank: &Rank| {
+                rank.outcome.failed.is_some()
+                    || rank.status.is_some() && rank.closed && !rank.outcome.finished
+            };
+            if ranks.iter().any(failed) {
+                let since = *failing_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > GRACE || ranks.iter().all(|r| failed(r) || done(r)) {
+                    break;
+                }
+            }
+            let late = |rank: &Rank| {
+                let step = rank.outcome.in_step.map_or(Step::Load, |(step, _)| step);
+                rank.status.is_none() && rank.since.elapsed() > plan.deadline(step)
+            };
+            if ranks.iter().any(late) {
+                break;
+            }
+            if self.interrupted.load(Ordering::Relaxed) {
+                outcome.fault = Some(Fault::Interrupted);
+                break;
+            }
+        }
+        for rank in ranks.iter_mut() {
+            let waited = rank.since.elapsed();
+            if let Some((_, time)) = &mut rank.outcome.in_step {
+                *time = waited;
+            }
+        }
+        let world = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
+        outcome.right = checks
+            .into_iter()
+            .filter(|(_, ranks)| *ranks == world)
+            .map(|(name, _)| name)
+            .collect();
+    }
+}
+
+impl Rank {
+    /// Keeps what a library printed in the rank's log.
+    fn keep(&mut self, bytes: &[u8]) {
+        self.outcome.noise += bytes.len() as u64;
+        if let Some(log) = &mut self.noise
+            && log.write_all(bytes).is_err()
+        {
+            self.noise = None;
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        if let Some(stdin) = &mut self.stdin {
+            // A child that is gone is noticed by its exit.
+            let _gone = stdin
+                .write_all(line.as_bytes())
+                .and_then(|()| stdin.flush());
+        }
+    }
+}
+
+fn take(
+    ranks: &mut [Rank],
+    at: usize,
+    event: Event,
+    outcome: &mut Outcome,
+    checks: &mut BTreeMap<String, u32>,
+) {
+    let rank = &mut ranks[at];
+    match event {
+        Event::Begin(step) => {
+            rank.since = Instant::now();
+            rank.outcome.in_step = Some((step, Duration::ZERO));
+        }
+        Event::End(step) => {
+            rank.outcome.done.push((step, rank.since.elapsed()));
+            rank.outcome.in_step = None;
+            rank.since = Instant::now();
+        }
+        Event::Id(id) => {
+            let line = format!("{id}\n");
+            for rank in ranks {
+                rank.say(&line);
+            }
+        }
+        Event::Fact { name, value } => {
+            rank.outcome.facts.insert(name, value);
+        }
+        Event::Check { what, wrong: None } => *checks.entry(what).or_default() += 1,
+        Event::Check {
+            what,
+            wrong: Some((element, got, expected)),
+        } => {
+            let rank = rank.outcome.rank;
+            outcome.wrong.push((what, rank, element, got, expected));
+        }
+        Event::Timed { op, bytes, seconds } => {
+            let known = outcome
+                .timed
+                .iter_mut()
+                .find(|t| t.op == op && t.bytes == bytes);
+            match known {
+                Some(known) => known.seconds = known.seconds.max(seconds),
+                None => outcome.timed.push(Timed { op, bytes, seconds }),
+            }
+        }
+        Event::Fail { step, what, detail } => {
+            rank.outcome.in_step = None;
+            rank.outcome.failed = Some((step, what, detail));
+        }
+        Event::Done => {
+            rank.outcome.finished = true;
+            rank.outcome.in_step = None;
+        }
+    }
+}
+
+/// Reads a child's standard output to its end.
+fn listen(stdout: ChildStdout, at: usize, sender: &Sender<(usize, Heard)>) {
+    let mut reader = BufReader::new(stdout);
+    loop {
+        let mut line = Vec::new();
+        let limit = LINE_BYTES as u64;
+        match reader.by_ref().take(limit).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+        let heard = match Event::from_line(&line) {
+            Some(event) => Heard::Event(event),
+            None => Heard::Noise(line),
+        };
+        if sender.send((at, heard)).is_err() {
+            return;
+        }
+    }
+    let _nobody = sender.send((at, Heard::Closed));
+}
+
+/// Why the run did not pass. An error that a rank reports says more than one that waits, and whoever
+/// failed in the earliest step is the cause.
+fn fault(ranks: &[Rank], known: Option<Fault>) -> Option<Fault> {
+    if known.is_some() {
+        return known;
+    }
+    let ids = |of: &[&Rank]| {
+        of.iter()
+            .map(|rank| rank.outcome.rank)
+            .collect::<Vec<u32>>()
+    };
+    // A process that ended without a word comes first: what others report is its effect.
+    let silent: Vec<&Rank> = ranks
+        .iter()
+        .filter(|r| r.status.is_some() && r.outcome.failed.is_none() && !r.outcome.finished)
+        .collect();
+    if let Some(how) = silent.first().and_then(|rank| rank.outcome.ended) {
+        let step = silent[0].outcome.in_step.map(|(step, _)| step);
+        return Some(Fault::Ended {
+            step,
+            ranks: ids(&silent),
+            how,
+        });
+    }
+    let first = ranks
+        .iter()
+        .filter_map(|rank| rank.outcome.failed.as_ref())
+        .min_by_key(|(step, ..)| *step);
+    if let Some((step, what, detail)) = first {
+        let same: Vec<&Rank> = ranks
+            .iter()
+            .filter(|r| r.outcome.failed.as_ref().is_some_and(|f| f.0 == *step))
+            .collect();
+        return Some(Fault::Failed {
+            step: *step,
+            ranks: ids(&same),
+            what: what.clone(),
+            detail: detail.clone(),
+        });
+    }
+    let stuck: Vec<&Rank> = ranks
+        .iter()
+        .filter(|r| !r.outcome.finished && r.status.is_none())
+        .collect();
+    let step = |rank: &Rank| rank.outcome.in_step.map_or(Step::Load, |(step, _)| step);
+    let earliest = stuck.iter().map(|rank| step(rank)).min()?;
+    // Whoever is in the earliest step is the one that the others wait for; in the same step all are named.
+    let there: Vec<&Rank> = stuck.into_iter().filter(|r| step(r) == earliest).collect();
+    let stopped: Vec<&Rank> = there
+        .iter()
+        .copied()
+        .filter(|rank| matches!(rank.outcome.state, Some('T' | 't')))
+        .collect();
+    let waited = there
+        .iter()
+        .filter_map(|r| r.outcome.in_step)
+        .map(|(_, t)| t)
+        .max();
+    Some(Fault::Stuck {
+        step: earliest,
+        ranks: ids(&there),
+        waited: waited.unwrap_or_default(),
+        stopped: ids(&stopped),
+    })
+}
+
+/// Kills what still runs, and waits for all of it.
+fn end_all(ranks: &mut [Rank]) {
+    for rank in ranks.iter_mut().filter(|rank| rank.status.is_none()) {
+        // It may end by itself between the look and the kill.
+        let _gone = rank.child.kill();
+    }
+    for rank in ranks {
+        rank.stdin = None;
+        if rank.status.is_none() {
+            rank.status = rank.child.wait().ok();
+            rank.outcome.ended.get_or_insert(Ended::Killed);
+        }
+    }
+}
+
+/// The state of a process: `R`, `S`, `D`, `T`, `Z`.
+fn state_of(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, parentheses too.
+    let rest = &stat[stat.rfind(')')? + 1..];
+    rest.trim_start().chars().next()
+}
+
+/// What a rank and its libraries print.
+fn log_of(scratch: &Path, rank: u32) -> PathBuf {
+    scratch.join(format!("rank{rank}.log"))
+}
+
+/// What NCCL logs.
+fn nccl_log_of(scratch: &Path, rank: u32) -> PathBuf {
+    scratch.join(format!("nccl.rank{rank}.log"))
+}
+
+/// A folder in which the library has the name that cudarc looks for, in front of whatever the loader
+/// searches otherwise (cudarc 0.19 never tries `libnccl.so.2`).
+fn beside(scratch: &Path, rank: u32, library: &Path) -> io::Result<std::ffi::OsString> {
+    let folder = scratch.join(format!("lib{rank}"));
+    fs::create_dir_all(&folder)?;
+    for name in ["libnccl.so", "libnccl.so.2"] {
+        match symlink(library, folder.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    let mut path = folder.into_os_string();
+    if let Some(given) = std::env::var_os("LD_LIBRARY_PATH").filter(|given| !given.is_empty()) {
+        path.push(":");
+        path.push(given);
+    }
+    Ok(path)
+}
+
+/// `NET/Socket`, `P2P/CUMEM`, `SHM/direct/direct`: what stands behind `via` in NCCL's lines about channels.
+fn paths(scratch: &Path, plan: &Plan) -> Vec<String> {
+    let mut paths = std::collections::BTreeSet::new();
+    for seat in &plan.seats {
+        let log = fs::read(nccl_log_of(scratch, seat.rank)).unwrap_or_default();
+        for line in log.split(|b| *b == b'\n') {
+            let Some(at) = memchr::memmem::find(line, b" via ") else {
+                continue;
+            };
+            if memchr::memmem::find(line, b" Channel ").is_none() {
+                continue;
+            }
+            let word = line[at + 5..]
+                .split(|b| *b == b' ')
+                .next()
+                .unwrap_or_default();
+            let word = String::from_utf8_lossy(word);
+            // The number of the device is not the kind of the path.
+            let kind: Vec<&str> = word
+                .split('/')
+                .filter(|part| !part.bytes().all(|b| b.is_ascii_digit()))
+                .collect();
+            paths.insert(kind.join("/"));
+        }
+    }
+    paths.into_iter().collect()
+}
+
+/// The same engine that diagnoses jobs reads the children's logs.
+fn diagnose(
+    mut engine: Engine,
+    scratch: &Path,
+    plan: &Plan,
+    outcome: &Outcome,
+) -> crate::engine::snapshot::Snapshot {
+    let mut next = 0;
+    for seat in &plan.seats {
+        for path in [log_of(scratch, seat.rank), nccl_log_of(scratch, seat.rank)] {
+            let Ok(file) = File::open(&path) else {
+                continue;
+            };
+            let mut bytes = Vec::new();
+            if file.take(LOG_BYTES).read_to_end(&mut bytes).is_err() {
+                continue;
+            }
+            let id = SourceId(next);
+            next += 1;
+            let name = path.file_name().unwrap_or_default();
+            engine.handle(
+                None,
+                Input::Source(SourceInfo {
+                    id,
+                    name: name.to_string_lossy().into_owned(),
+                    kind: SourceKind::File,
+                    host: None,
+                    pid: None,
+                    rank: Some(seat.rank),
+                }),
+            );
+            let input = Input::Bytes {
+                source: id,
+                offset: 0,
+                chunk: &bytes,
+            };
+            engine.handle(None, input);
+            engine.handle(
+                None,
+                Input::Ended {
+                    source: id,
+                    why: EndReason::Eof,
+                    detail: None,
+                },
+            );
+        }
+    }
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let host = host.to_string_lossy();
+    let host = host.split('.').next().unwrap_or_default();
+    for rank in &outcome.ranks {
+        let state = match (rank.state, rank.ended) {
+            (Some('T' | 't'), _) => ProcessState::Stopped,
+            (_, Some(Ended::Signal(_))) => ProcessState::Gone,
+            _ => continue,
+        };
+        engine.handle(
+            None,
+            Input::Process {
+                host: host.to_owned(),
+                pid: rank.pid,
+                state,
+            },
+        );
+    }
+    if matches!(outcome.fault, Some(Fault::Stuck { .. })) {
+        engine.handle(None, Input::Claim { stuck_for: None });
+    }
+    engine.snapshot()
+}

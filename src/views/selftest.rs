@@ -1,0 +1,406 @@
+//! A self-test on paper: what was tested, what came out, what it proves and what not.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::escape::{Glyphs, harmless};
+use super::words;
+use crate::engine::finding::Finding;
+use crate::engine::vocab::{Role, Severity};
+use crate::selftest::ab::{Answer, Side};
+use crate::selftest::outcome::{Ended, Fault, Outcome, Verdict};
+use crate::selftest::plan::Op;
+use crate::selftest::protocol::Step;
+
+/// Columns.
+const WIDTH: usize = 80;
+
+/// What ranks on a shared GPU prove.
+pub const SHARED_GPU: &str = "ranks share a GPU, each with a host identity of its own: this exercises bootstrap, \
+                              interfaces and NET, not P2P, SHM or NVLink";
+
+/// `12.3 GB/s`
+#[must_use]
+pub fn rate(bytes_a_second: f64) -> String {
+    let giga = bytes_a_second / 1e9;
+    match giga {
+        g if g >= 100.0 => format!("{g:.0} GB/s"),
+        g if g >= 1.0 => format!("{g:.1} GB/s"),
+        g if g >= 0.001 => format!("{:.1} MB/s", g * 1e3),
+        g => format!("{:.1} kB/s", g * 1e6),
+    }
+}
+
+/// A step's line, as it ends.
+#[must_use]
+pub fn step(step: Step, took: std::time::Duration) -> String {
+    format!("  {:<18} ok  {}\n", step.name(), words::duration(took))
+}
+
+/// Why a run did not pass.
+#[must_use]
+pub fn fault(fault: &Fault) -> String {
+    match fault {
+        Fault::Failed {
+            step,
+            ranks,
+            what,
+            detail,
+        } => {
+            let mut text = format!(
+                "{} failed in step {}: {what}",
+                words::ranks(ranks.iter().copied()),
+                step.name()
+            );
+            if let Some(detail) = detail {
+                let _infallible = write!(text, " ({detail})");
+            }
+            text
+        }
+        Fault::Stuck {
+            step,
+            ranks,
+            waited,
+            stopped,
+        } => {
+            let have = if ranks.len() == 1 { "has" } else { "have" };
+            let mut text = format!(
+                "{} {have} not returned from {} for {}",
+                words::ranks(ranks.iter().copied()),
+                step.call(),
+                words::duration(*waited)
+            );
+            if !stopped.is_empty() {
+                let is = if stopped.len() == 1 {
+                    "process is"
+                } else {
+                    "processes are"
+                };
+                let _infallible = write!(
+                    text,
+                    "; the {is} stopped (state T): {}",
+                    words::ranks(stopped.iter().copied())
+                );
+            }
+            text
+        }
+        Fault::Ended { step, ranks, how } => {
+            let how = match how {
+                Ended::Status(status) => format!("with status {status}"),
+                Ended::Signal(signal) => format!("by signal {signal}"),
+                Ended::Killed => "by us".to_owned(),
+            };
+            let at = step
+                .map(|step| format!(" in step {}", step.name()))
+                .unwrap_or_default();
+            let ended = if ranks.len() == 1 {
+                "its process ended"
+            } else {
+                "their processes ended"
+            };
+            format!(
+                "{}: {ended} {how}{at}, without a word",
+                words::ranks(ranks.iter().copied())
+            )
+        }
+        Fault::Interrupted => "interrupted".to_owned(),
+    }
+}
+
+/// The finding of the engine that explains a failed run best.
+#[must_use]
+pub fn explanation(outcome: &Outcome) -> Option<&Finding> {
+    let snapshot = outcome.diagnosis.as_deref()?;
+    let lead = snapshot
+        .verdict
+        .finding
+        .and_then(|at| snapshot.findings.get(at));
+    lead.or_else(|| {
+        let mut findings = snapshot.findings.iter();
+        findings.find(|f| f.role != Role::Note && f.severity >= Severity::Warning)
+    })
+}
+
+/// What stands behind the steps: checks, bandwidth, paths, verdict.
+#[must_use]
+pub fn text(outcome: &Outcome, shared: bool, glyphs: Glyphs) -> String {
+    let mut out = String::new();
+    let mut line = |text: &str| wrap(&mut out, &harmless(text, glyphs));
+    if !outcome.right.is_empty() || !outcome.wrong.is_empty() {
+        let all = outcome.right.len() + outcome.wrong.len();
+        line(&format!(
+            "  checks             {} of {all} right",
+            outcome.right.len()
+        ));
+    }
+    for (what, rank, element, got, expected) in outcome.wrong.iter().take(8) {
+        line(&format!(
+            "  WRONG {what}: rank {rank}, element {element} is {got}, not {expected}"
+        ));
+    }
+    for timed in &outcome.timed {
+        line(&format!(
+            "  {:<14} {:>10}  {:>10} a call  algbw {:>10}  busbw {:>10}",
+            timed.op.name(),
+            words::bytes(timed.bytes),
+            micros(timed.seconds),
+            rate(timed.algbw()),
+            rate(timed.busbw(outcome.world))
+        ));
+    }
+    if !outcome.paths.is_empty() {
+        line(&format!(
+            "  NCCL's paths       {}",
+            outcome.paths.join(", ")
+        ));
+    }
+    if shared {
+        line(&format!("  note: {SHARED_GPU}"));
+    }
+    let took = words::duration(outcome.took);
+    let ranks = words::count(outcome.world as usize, "rank");
+    match outcome.verdict() {
+        Verdict::Passed => line(&format!("PASSED {ranks} in {took}")),
+        Verdict::ProvedNothing => line(&format!(
+            "PROVED NOTHING in {took}: world size 1, one rank talks to nobody. Test two GPUs, or --ranks-per-gpu 2"
+        )),
+        Verdict::Failed => {
+            let why = outcome
+                .fault
+                .as_ref()
+                .map_or_else(|| "wrong results".to_owned(), fault);
+            line(&format!("FAILED {ranks} after {took}: {why}"));
+            if let Some(finding) = explanation(outcome) {
+                line(&format!("  {} {}", finding.id, finding.title));
+                for evidence in finding.evidence.iter().take(2) {
+                    line(&format!("    | {}", evidence.text.trim()));
+                }
+                if let Some(fix) = finding.fixes.first() {
+                    line(&format!("  fix: {}", fix.text));
+                    for export in words::exports(fix) {
+                        line(&format!("    {export}"));
+                    }
+                }
+            }
+            if let Some(logs) = &outcome.logs {
+                line(&format!("  logs: {}", logs.display()));
+            }
+        }
+    }
+    out
+}
+
+fn micros(seconds: f64) -> String {
+    if seconds < 0.01 {
+        format!("{:.1} us", seconds * 1e6)
+    } else {
+        format!("{:.1} ms", seconds * 1e3)
+    }
+}
+
+/// Adds a line, broken at spaces where it is too long; what follows is indented like it.
+fn wrap(out: &mut String, text: &str) {
+    let indent = text.len() - text.trim_start().len() + 2;
+    let mut column = 0;
+    for word in text.split_inclusive(' ') {
+        if column + word.trim_end().len() > WIDTH && column > indent {
+            let kept = out.trim_end_matches(' ').len();
+            out.truncate(kept);
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent));
+            column = indent;
+        }
+        out.push_str(word);
+        column += word.len();
+    }
+    out.push('\n');
+}
+
+/// The outcome of a comparison.
+#[must_use]
+pub fn ab(answer: Answer, a: &Side, b: &Side, glyphs: Glyphs) -> String {
+    let mut out = String::new();
+    for (name, side) in [("without", a), ("with", b)] {
+        let mut text = format!(
+            "  {name:<8} passed {} of {}",
+            side.passed,
+            side.passed + side.failed
+        );
+        if let Some(busbw) = side.median() {
+            let _infallible = write!(text, ", busbw {} (median)", rate(busbw));
+        }
+        wrap(&mut out, &harmless(&text, glyphs));
+    }
+    wrap(&mut out, &format!("THE CHANGE: {}", answer.words()));
+    out
+}
+
+/// Schema 1 of the self-test.
+#[derive(Serialize)]
+struct Json<'a> {
+    schema: u32,
+    tool: &'static str,
+    verdict: &'static str,
+    proves: &'a str,
+    world_size: u32,
+    seconds: f64,
+    fault: Option<String>,
+    finding: Option<JsonFinding<'a>>,
+    steps: Vec<JsonStep>,
+    checks: JsonChecks<'a>,
+    bandwidth: Vec<JsonTimed>,
+    paths: &'a [String],
+    ranks: Vec<JsonRank<'a>>,
+    logs: Option<String>,
+}
+
+#[derive(Serialize)]
+struct JsonFinding<'a> {
+    rule: &'a str,
+    class: &'static str,
+    title: &'a str,
+    fixes: &'a [crate::engine::finding::Fix],
+}
+
+#[derive(Serialize)]
+struct JsonStep {
+    name: &'static str,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct JsonChecks<'a> {
+    right: Vec<&'a str>,
+    wrong: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct JsonTimed {
+    op: Op,
+    bytes: u64,
+    seconds: f64,
+    algbw: f64,
+    busbw: f64,
+}
+
+#[derive(Serialize)]
+struct JsonRank<'a> {
+    rank: u32,
+    device: u32,
+    pid: u32,
+    facts: &'a std::collections::BTreeMap<String, String>,
+    failed: Option<String>,
+    in_step: Option<&'static str>,
+}
+
+/// For programs.
+#[must_use]
+pub fn json(outcome: &Outcome, shared: bool) -> String {
+    let proves = match (outcome.world, shared) {
+        (..2, _) => "nothing: world size 1",
+        (_, true) => SHARED_GPU,
+        (_, false) => "NCCL between these GPUs, with these settings",
+    };
+    let finding = explanation(outcome).filter(|_| outcome.verdict() == Verdict::Failed);
+    let json = Json {
+        schema: 1,
+        tool: concat!("unhang ", env!("CARGO_PKG_VERSION")),
+        verdict: match outcome.verdict() {
+            Verdict::Passed => "passed",
+            Verdict::Failed => "failed",
+            Verdict::ProvedNothing => "proved-nothing",
+        },
+        proves,
+        world_size: outcome.world,
+        seconds: outcome.took.as_secs_f64(),
+        fault: outcome.fault.as_ref().map(fault),
+        finding: finding.map(|f| JsonFinding {
+            rule: &f.id,
+            class: f.class.name(),
+            title: &f.title,
+            fixes: &f.fixes,
+        }),
+        steps: Step::ALL
+            .iter()
+            .filter_map(|step| {
+                Some(JsonStep {
+                    name: step.name(),
+                    seconds: outcome.longest(*step)?.as_secs_f64(),
+                })
+            })
+            .collect(),
+        checks: JsonChecks {
+            right: outcome.right.iter().map(String::as_str).collect(),
+            wrong: outcome.wrong.iter().map(|w| w.0.as_str()).collect(),
+        },
+        bandwidth: outcome
+            .timed
+            .iter()
+            .map(|timed| JsonTimed {
+                op: timed.op,
+                bytes: timed.bytes,
+                seconds: timed.seconds,
+                algbw: timed.algbw(),
+                busbw: timed.busbw(outcome.world),
+            })
+            .collect(),
+        paths: &outcome.paths,
+        ranks: outcome
+            .ranks
+            .iter()
+            .map(|rank| JsonRank {
+                rank: rank.rank,
+                device: rank.device,
+                pid: rank.pid,
+                facts: &rank.facts,
+                failed: rank
+                    .failed
+                    .as_ref()
+                    .map(|(step, what, _)| format!("{}: {what}", step.name())),
+                in_step: rank.in_step.map(|(step, _)| step.name()),
+            })
+            .collect(),
+        logs: outcome.logs.as_ref().map(|logs| logs.display().to_string()),
+    };
+    let mut text = serde_json::to_string_pretty(&json).expect("an outcome is plain data");
+    text.push('\n');
+    text
+}
+
+/// The comparison for programs.
+#[must_use]
+pub fn ab_json(answer: Answer, a: &Side, b: &Side) -> String {
+    #[derive(Serialize)]
+    struct JsonSide<'a> {
+        passed: u32,
+        failed: u32,
+        busbw: &'a [f64],
+    }
+    #[derive(Serialize)]
+    struct JsonAb<'a> {
+        schema: u32,
+        answer: Answer,
+        words: &'static str,
+        without: JsonSide<'a>,
+        with: JsonSide<'a>,
+    }
+    let json = JsonAb {
+        schema: 1,
+        answer,
+        words: answer.words(),
+        without: JsonSide {
+            passed: a.passed,
+            failed: a.failed,
+            busbw: &a.busbw,
+        },
+        with: JsonSide {
+            passed: b.passed,
+            failed: b.failed,
+            busbw: &b.busbw,
+        },
+    };
+    let mut text = serde_json::to_string_pretty(&json).expect("an outcome is plain data");
+    text.push('\n');
+    text
+}

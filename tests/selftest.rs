@@ -1,0 +1,300 @@
+//! The self-test against stand-ins for the driver and for NCCL: every step done well, and badly.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// The folder with both libraries, built once.
+static STANDINS: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    for (source, library) in [("cuda", "libcuda.so"), ("nccl", "libnccl.so.2")] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/standin")
+            .join(source)
+            .with_extension("rs");
+        let built = Command::new(&rustc)
+            .args(["--edition=2024", "--crate-type=cdylib", "-O", "-o"])
+            .arg(folder.path().join(library))
+            .arg(source)
+            .output()
+            .unwrap();
+        assert!(
+            built.status.success(),
+            "{}",
+            String::from_utf8_lossy(&built.stderr)
+        );
+    }
+    folder
+});
+
+struct Test {
+    command: Command,
+    _folder: tempfile::TempDir,
+}
+
+impl Test {
+    fn new(args: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unhang"));
+        command
+            .arg("selftest")
+            .args(["--gpus", "0"])
+            .arg("--nccl")
+            .arg(STANDINS.path())
+            .args(args)
+            .env("LD_LIBRARY_PATH", STANDINS.path())
+            .env("TMPDIR", folder.path())
+            .env("UNHANG_STANDIN_DIR", folder.path())
+            .env_remove("CUDA_VISIBLE_DEVICES")
+            .stdin(Stdio::null());
+        Self {
+            command,
+            _folder: folder,
+        }
+    }
+
+    fn run(mut self) -> Output {
+        self.command.output().unwrap()
+    }
+
+    fn json(mut self) -> (Option<i32>, Value) {
+        let output = self.command.args(["--format", "json"]).output().unwrap();
+        let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+            panic!(
+                "{error}: {}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            )
+        });
+        (output.status.code(), json)
+    }
+}
+
+#[test]
+fn all_steps_pass_and_every_operation_is_right() {
+    for ranks in ["2", "3"] {
+        let (code, json) = Test::new(&["--ranks-per-gpu", ranks]).json();
+        assert_eq!(code, Some(0), "{json:#}");
+        assert_eq!(json["verdict"], "passed");
+        let right = json["checks"]["right"].as_array().unwrap();
+        assert_eq!(right.len(), 12, "{right:?}");
+        assert_eq!(json["checks"]["wrong"].as_array().unwrap().len(), 0);
+        let steps: Vec<&str> = json["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| step["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(steps.len(), 8, "{steps:?}");
+        assert!(json["proves"].as_str().unwrap().contains("not P2P"));
+        assert_eq!(json["paths"], serde_json::json!(["NET/Socket"]));
+        assert_eq!(json["ranks"][1]["facts"]["nccl"], "2.28.9");
+        assert!(!json["bandwidth"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn one_rank_proves_nothing() {
+    let output = Test::new(&[]).run();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(12), "{text}");
+    assert!(text.contains("world size 1"), "{text}");
+}
+
+#[test]
+fn a_step_that_hangs_is_named_with_its_rank() {
+    for (fault, rank, call) in [
+        ("hang-driver", 1, "using its GPU alone"),
+        ("hang-id", 0, "ncclGetUniqueId"),
+        ("hang-init", 1, "ncclCommInitRank"),
+        ("hang-first", 1, "the first ncclAllReduce"),
+    ] {
+        let started = Instant::now();
+        let setting = format!("{rank}:UNHANG_STANDIN={fault}");
+        let (code, json) =
+            Test::new(&["--ranks-per-gpu", "2", "--timeout", "2s", "--env", &setting]).json();
+        let said = json["fault"].as_str().unwrap_or_default();
+        assert_eq!(code, Some(10), "{fault}: {json:#}");
+        assert!(said.contains(call), "{fault}: {said}");
+        assert!(said.contains(&rank.to_string()), "{fault}: {said}");
+        // The patience, and not much more on a slow machine.
+        assert!(started.elapsed() < Duration::from_secs(30), "{fault}");
+    }
+}
+
+#[test]
+fn a_stopped_child_is_called_stopped() {
+    for step in ["init", "correctness"] {
+        let plant = format!("1:{step}:stop");
+        let (code, json) =
+            Test::new(&["--ranks-per-gpu", "2", "--timeout", "2s", "--plant", &plant]).json();
+        let said = json["fault"].as_str().unwrap_or_default();
+        assert_eq!(code, Some(10), "{json:#}");
+        assert!(said.contains("stopped (state T): rank 1"), "{said}");
+    }
+}
+
+#[test]
+fn errors_end_in_words_and_a_finding() {
+    let (code, json) =
+        Test::new(&["--ranks-per-gpu", "2", "--env", "UNHANG_STANDIN=fail-init"]).json();
+    assert_eq!(code, Some(10));
+    let said = json["fault"].as_str().unwrap();
+    assert!(said.contains("ncclCommInitRank failed"), "{said}");
+    assert!(said.contains("no socket interface found"), "{said}");
+    assert_eq!(json["finding"]["class"], "wrong-interface", "{json:#}");
+
+    for (fault, words) in [
+        ("error-802", "system not yet initialized"),
+        ("memory-full", "out of memory"),
+        ("crash-init", "by signal 6"),
+    ] {
+        let setting = format!("UNHANG_STANDIN={fault}");
+        let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--env", &setting]).json();
+        let said = json["fault"].as_str().unwrap_or_default();
+        assert_eq!(code, Some(10), "{json:#}");
+        assert!(said.contains(words), "{fault}: {said}");
+    }
+}
+
+#[test]
+fn a_killed_rank_is_the_cause_and_not_the_one_that_waits() {
+    let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--plant", "1:correctness:kill"]).json();
+    let said = json["fault"].as_str().unwrap_or_default();
+    assert_eq!(code, Some(10));
+    assert!(
+        said.starts_with("rank 1: its process ended by signal 9"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_wrong_sum_is_found() {
+    let (code, json) = Test::new(&[
+        "--ranks-per-gpu",
+        "2",
+        "--env",
+        "0:UNHANG_STANDIN=wrong-sum",
+    ])
+    .json();
+    assert_eq!(code, Some(10));
+    let wrong = json["checks"]["wrong"].as_array().unwrap();
+    assert!(
+        wrong.iter().any(|name| name == "all-reduce sum int32"),
+        "{json:#}"
+    );
+}
+
+#[test]
+fn garbage_on_the_pipe_is_kept_and_harms_nothing() {
+    let output = Test::new(&["--ranks-per-gpu", "2", "--env", "UNHANG_STANDIN=noise"]).run();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("PASSED"), "{text}");
+    assert!(!text.contains('\u{1b}'));
+}
+
+#[test]
+fn a_missing_or_broken_library_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("libnccl.so.2");
+    fs::write(&broken, "not a library").unwrap();
+    let mut test = Test::new(&["--ranks-per-gpu", "2"]);
+    test.command.args(["--nccl", broken.to_str().unwrap()]);
+    test.command.env_remove("LD_LIBRARY_PATH");
+    let (code, json) = test.json();
+    let said = json["fault"].as_str().unwrap_or_default();
+    assert_eq!(code, Some(10));
+    // Without the stand-in for it the driver is missing first.
+    assert!(said.contains("cannot be loaded"), "{said}");
+    let missing = folder.path().join("none.so");
+    let mut test = Test::new(&[]);
+    test.command.args(["--nccl", missing.to_str().unwrap()]);
+    let output = test.run();
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn a_change_is_proven_or_not() {
+    let ab = |args: &[&str]| {
+        let mut all = vec!["--ranks-per-gpu", "2", "--repeats", "2", "--timeout", "3s"];
+        all.extend(args);
+        let (code, json) = Test::new(&all).json();
+        (code, json["answer"].as_str().unwrap_or_default().to_owned())
+    };
+    let cures = ab(&[
+        "--env",
+        "UNHANG_STANDIN=fail-init",
+        "--ab",
+        "UNHANG_STANDIN=none",
+    ]);
+    assert_eq!(cures, (Some(0), "cures".to_owned()));
+    let worse = ab(&["--ab", "UNHANG_STANDIN=fail-init"]);
+    assert_eq!(worse, (Some(10), "worse".to_owned()));
+    let none = ab(&["--env", "UNHANG_STANDIN=fail-init", "--ab", "OTHER=1"]);
+    assert_eq!(none, (Some(10), "no-difference".to_owned()));
+}
+
+/// Processes whose command line names the hidden subcommand and this folder's parent.
+fn children_of(parent: u32) -> Vec<u32> {
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.contains("selftest-rank") && line.contains(&format!("\"parent\":{parent},"))
+        })
+        .collect()
+}
+
+#[test]
+fn no_child_outlives_its_parent() {
+    for signal in [
+        nix::sys::signal::Signal::SIGKILL,
+        nix::sys::signal::Signal::SIGTERM,
+    ] {
+        let mut test = Test::new(&[
+            "--ranks-per-gpu",
+            "2",
+            "--timeout",
+            "60s",
+            "--env",
+            "UNHANG_STANDIN=hang-init",
+        ]);
+        let mut parent = test.command.stdout(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let wait = |what: &str, met: &dyn Fn() -> bool| {
+            while !met() {
+                assert!(Instant::now() < deadline, "{what}");
+                std::thread::yield_now();
+            }
+        };
+        let pid = parent.id();
+        wait("two children start", &|| children_of(pid).len() == 2);
+        let id = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+        nix::sys::signal::kill(id, signal).unwrap();
+        parent.wait().unwrap();
+        wait("both are gone", &|| children_of(pid).is_empty());
+    }
+}
+
+#[test]
+fn without_a_driver_it_says_so() {
+    if PathBuf::from("/dev/nvidia0").exists() {
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_unhang"))
+        .arg("selftest")
+        .env_remove("CUDA_VISIBLE_DEVICES")
+        .output()
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("no NVIDIA driver here"), "{error}");
+}
