@@ -45,7 +45,11 @@ impl Test {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unhang"));
         command
             .arg("selftest")
-            .args(["--gpus", "0"])
+            .args(if args.contains(&"--gpus") {
+                &[][..]
+            } else {
+                &["--gpus", "0"][..]
+            })
             .arg("--nccl")
             .arg(STANDINS.path())
             .args(args)
@@ -240,6 +244,28 @@ fn a_change_is_proven_or_not() {
     assert_eq!(worse, (Some(10), "worse".to_owned()));
     let none = ab(&["--env", "UNHANG_STANDIN=fail-init", "--ab", "OTHER=1"]);
     assert_eq!(none, (Some(10), "no-difference".to_owned()));
+}
+
+#[test]
+fn transports_are_tried_in_turn() {
+    let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--transports"]).json();
+    assert_eq!(code, Some(0), "{json:#}");
+    let runs = json["runs"].as_array().unwrap();
+    let names: Vec<_> = runs
+        .iter()
+        .map(|run| run["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["as it is", "P2P off", "P2P and SHM off"]);
+    assert!(runs.iter().all(|run| run["run"]["verdict"] == "passed"));
+}
+
+#[test]
+fn every_pair_of_gpus_is_tried() {
+    let mut test = Test::new(&["--pairs", "--gpus", "0-2"]);
+    test.command.env("CUDA_VISIBLE_DEVICES", "0,1,2");
+    let (code, json) = test.json();
+    assert_eq!(code, Some(0), "{json:#}");
+    assert_eq!(json["runs"].as_array().unwrap().len(), 3);
 }
 
 /// Processes whose command line names the hidden subcommand and this folder's parent.

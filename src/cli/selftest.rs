@@ -45,6 +45,12 @@ pub(crate) struct SelftestArgs {
     /// A change to prove: run with and without it in turn
     #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',')]
     pub(crate) ab: Vec<String>,
+    /// Test every pair of GPUs by itself: names the bad GPU or link
+    #[arg(long, conflicts_with_all = ["ab", "ranks_per_gpu"])]
+    pub(crate) pairs: bool,
+    /// Test P2P, shared memory and the network in turn, by switching the better ones off
+    #[arg(long, conflicts_with_all = ["ab", "pairs"])]
+    pub(crate) transports: bool,
     /// Runs of each side
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeats: u32,
@@ -119,7 +125,11 @@ pub(crate) fn run(args: &SelftestArgs, common: &Common) -> anyhow::Result<u8> {
         interrupted,
         scratch: std::env::temp_dir().join(format!("unhang-selftest-{}", std::process::id())),
     };
-    let code = if args.ab.is_empty() {
+    let code = if args.pairs {
+        session.series(pairs(&plan)?)
+    } else if args.transports {
+        session.series(transports(&plan))
+    } else if args.ab.is_empty() {
         session.once(&plan)
     } else {
         session.compare(&plan)
@@ -169,6 +179,29 @@ impl Session<'_> {
             view::json(&outcome, shared)
         })?;
         Ok(code(&outcome))
+    }
+
+    /// Runs plans one after another and shows them as a table.
+    fn series(&self, plans: Vec<(String, Plan)>) -> anyhow::Result<u8> {
+        let text = self.args.format != Format::Json;
+        let mut outcomes = Vec::new();
+        for (name, plan) in plans {
+            let outcome = self.go(&plan, &name.replace(' ', "-"), false)?;
+            if text {
+                output::print(&view::row(&name, &outcome, self.common.glyphs()))?;
+            }
+            outcomes.push((name, shared(&plan), outcome));
+            if self.interrupted.load(Ordering::Relaxed) {
+                bail!("interrupted");
+            }
+        }
+        if !text {
+            output::print(&view::series_json(&outcomes))?;
+        }
+        let codes = outcomes.iter().map(|(_, _, outcome)| code(outcome));
+        Ok(codes
+            .max_by_key(|code| (*code == exit::BROKEN, *code))
+            .unwrap_or(exit::UNKNOWN))
     }
 
     fn compare(&self, plan: &Plan) -> anyhow::Result<u8> {
@@ -227,6 +260,56 @@ impl Session<'_> {
         } else {
             exit::BROKEN
         })
+    }
+}
+
+/// A plan for each pair of GPUs.
+fn pairs(plan: &Plan) -> anyhow::Result<Vec<(String, Plan)>> {
+    let devices: Vec<u32> = plan.seats.iter().map(|seat| seat.device).collect();
+    let mut plans = Vec::new();
+    for (at, a) in devices.iter().enumerate() {
+        for b in &devices[at + 1..] {
+            let mut pair = plan.clone();
+            pair.seats = plan::seats(&[*a, *b], 1);
+            pair.world = 2;
+            pair.sizes = one_size(pair.sizes);
+            pair.ops = vec![Op::AllReduce, Op::SendRecv];
+            plans.push((format!("GPU {a} - GPU {b}"), pair));
+        }
+    }
+    if plans.is_empty() {
+        bail!("a pair needs two GPUs, and there is one");
+    }
+    Ok(plans)
+}
+
+/// A plan for each kind of path: NCCL takes the best that is left.
+fn transports(plan: &Plan) -> Vec<(String, Plan)> {
+    let off = |names: &[&str]| {
+        let mut plan = plan.clone();
+        plan.sizes = one_size(plan.sizes);
+        plan.ops = vec![Op::AllReduce];
+        for name in names {
+            plan.env.insert((*name).to_owned(), "1".to_owned());
+        }
+        plan
+    };
+    vec![
+        ("as it is".to_owned(), off(&[])),
+        ("P2P off".to_owned(), off(&["NCCL_P2P_DISABLE"])),
+        (
+            "P2P and SHM off".to_owned(),
+            off(&["NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"]),
+        ),
+    ]
+}
+
+/// One size tells of a path, unless all were asked for.
+fn one_size(sizes: Sizes) -> Sizes {
+    if sizes == Sizes::Full {
+        sizes
+    } else {
+        Sizes::One
     }
 }
 

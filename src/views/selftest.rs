@@ -217,6 +217,41 @@ fn wrap(out: &mut String, text: &str) {
     out.push('\n');
 }
 
+/// One run of several.
+#[must_use]
+pub fn row(name: &str, outcome: &Outcome, glyphs: Glyphs) -> String {
+    let what = match (&outcome.fault, outcome.best(Op::AllReduce)) {
+        (Some(reason), _) => format!("FAILED {}", fault(reason)),
+        (None, Some((_, busbw))) => {
+            format!(
+                "passed  busbw {:>10}  via {}",
+                rate(busbw),
+                outcome.paths.join(", ")
+            )
+        }
+        (None, None) => "passed".to_owned(),
+    };
+    let mut out = String::new();
+    wrap(&mut out, &harmless(&format!("  {name:<18} {what}"), glyphs));
+    out
+}
+
+/// Several runs for programs.
+#[must_use]
+pub fn series_json(outcomes: &[(String, bool, Outcome)]) -> String {
+    let runs: Vec<serde_json::Value> = outcomes
+        .iter()
+        .map(|(name, shared, outcome)| {
+            let run: serde_json::Value = serde_json::from_str(&json(outcome, *shared)).unwrap_or_default();
+            serde_json::json!({ "name": name, "run": run })
+        })
+        .collect();
+    let mut text = serde_json::to_string_pretty(&serde_json::json!({ "schema": 1, "runs": runs }))
+        .expect("runs are plain data");
+    text.push('\n');
+    text
+}
+
 /// The outcome of a comparison.
 #[must_use]
 pub fn ab(answer: Answer, a: &Side, b: &Side, glyphs: Glyphs) -> String {

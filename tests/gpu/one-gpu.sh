@@ -1,0 +1,96 @@
+#!/bin/bash
+# The self-test on one GPU: several ranks on it, each taken for a host, healthy and with planted faults.
+#
+#   tests/gpu/one-gpu.sh path/to/unhang [folder for logs]
+#
+# Needs an NVIDIA GPU and PyTorch (for its libnccl and for the comparison). Prints one line a case.
+set -u
+unhang=$1
+out=${2:-$(mktemp -d)}
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+wrong=0
+self() { "$unhang" selftest --format json "$@"; }
+
+# case NAME EXPECTED_CODE 'WORDS OF THE FAULT OR VERDICT' ARGS...
+case_() {
+    local name=$1 code=$2 words=$3
+    shift 3
+    local began
+    began=$(date +%s.%N)
+    TMPDIR=$work self "$@" > "$work/out.json" 2> "$work/err"
+    local got=$?
+    python3 - "$name" "$code" "$words" "$got" "$began" "$work/out.json" "$work/err" <<'PY'
+import json, sys, time
+name, code, words, got, began, path, err = sys.argv[1:]
+try:
+    j = json.load(open(path))
+except ValueError:
+    j = {"fault": open(err).read().strip()}
+finding = j.get("finding") or {}
+said = " ".join(filter(None, [j.get("verdict"), j.get("answer"), j.get("proves") if j.get("verdict") == "proved-nothing" else "", j.get("fault")]))
+ok = got == code and words in said + " " + finding.get("title", "") + " " + finding.get("class", "")
+print(f"{'ok   ' if ok else 'WRONG'} {name:<28} exit {got:<3} {time.time()-float(began):5.1f} s  {said}")
+if finding:
+    print(f"      {finding.get('rule')} {finding.get('class')}: {finding.get('title')}")
+sys.exit(0 if ok else 1)
+PY
+    [ $? = 0 ] || wrong=$((wrong + 1))
+    cp -r "$work"/unhang-selftest-*/run "$out/$name" 2>/dev/null
+    rm -rf "$out/$name"/lib*
+    rm -rf "$work"/unhang-selftest-*
+}
+
+gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
+echo "== $gpu"
+"$unhang" selftest --ranks-per-gpu 2
+echo "== passes"
+case_ two-ranks 0 passed --ranks-per-gpu 2
+case_ four-ranks 0 passed --ranks-per-gpu 4
+case_ one-rank 12 "world size 1"
+
+echo "== beside torchrun"
+began=$(date +%s.%N)
+TMPDIR=$work self --ranks-per-gpu 2 --bandwidth none > /dev/null
+mid=$(date +%s.%N)
+torchrun --nproc-per-node=2 "$here/torch_check.py" > "$work/torch.log" 2>&1 || tail -3 "$work/torch.log"
+end=$(date +%s.%N)
+python3 -c "a=$mid-$began; b=$end-$mid; print(f'unhang {a:.2f} s, torchrun {b:.2f} s: {a/b:.2f} of it')"
+
+echo "== planted faults"
+case_ iface-none 10 wrong-interface --ranks-per-gpu 2 --env NCCL_SOCKET_IFNAME=nothing0 --timeout 20s
+case_ iface-none-rank1 10 wrong-interface --ranks-per-gpu 2 --env 1:NCCL_SOCKET_IFNAME=nothing0 --timeout 20s
+case_ stopped-init 10 "stopped (state T): rank 1" --ranks-per-gpu 2 --plant 1:init:stop --timeout 10s
+case_ stopped-collective 10 "stopped (state T): rank 1" --ranks-per-gpu 2 --plant 1:correctness:stop --timeout 10s
+case_ duplicate-gpu 10 device-mapping --gpus 0,0 --timeout 20s
+case_ memory-full 10 "memory" --ranks-per-gpu 2 --plant 1:device:fill-memory --timeout 30s
+case_ net-ib 10 ib-rdma --ranks-per-gpu 2 --env NCCL_NET=IB --timeout 20s
+case_ killed 10 "signal 9" --ranks-per-gpu 2 --plant 1:correctness:kill
+echo garbage > "$work/libnccl.so.2"
+case_ corrupt-libnccl 10 "cannot be loaded" --ranks-per-gpu 2 --nccl "$work/libnccl.so.2" --timeout 20s
+case_ missing-libnccl 3 "no such file" --nccl /nonexistent/libnccl.so.2
+for wheel in "$here"/nccl-*/libnccl.so.2; do
+    [ -f "$wheel" ] && case_ version-mix 10 version-mismatch --ranks-per-gpu 2 --nccl "1:$wheel" --timeout 20s
+done
+
+echo "== the parent is killed"
+before=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1)
+"$unhang" selftest --ranks-per-gpu 2 --plant 1:first:stop --timeout 60s > /dev/null 2>&1 &
+parent=$!
+for _ in $(seq 200); do
+    [ "$(pgrep -fc selftest-rank)" -ge 2 ] && [ "$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1)" -gt $((before + 300)) ] && break
+    sleep 0.1
+done
+kill -9 $parent
+for _ in $(seq 50); do pgrep -f selftest-rank > /dev/null || break; sleep 0.1; done
+after=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1)
+echo "children left: $(pgrep -fc selftest-rank), memory before $before MiB, after $after MiB"
+
+echo "== changes proven or not"
+iface=$(ip -o -4 route get 192.0.2.1 2>/dev/null | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+[ -n "$iface" ] || iface=$(ls /sys/class/net | grep -v '^lo$' | head -1)
+for n in 1 2; do
+    case_ "cures-$n" 0 cures --ranks-per-gpu 2 --env NCCL_SOCKET_IFNAME=nothing0 --ab "NCCL_SOCKET_IFNAME=${iface:-lo}" --repeats 2 --timeout 15s
+    case_ "unproven-$n" 0 not-reproduced --ranks-per-gpu 2 --ab NCCL_DEBUG_NOTHING=1 --repeats 2 --timeout 15s
+done
+echo "wrong: $wrong"
