@@ -12,6 +12,7 @@ pub mod catalog;
 pub mod cause;
 pub mod demux;
 pub mod detect;
+pub mod dump;
 pub mod event;
 pub mod finding;
 pub mod frame;
@@ -25,6 +26,7 @@ pub mod parse;
 mod recent;
 pub mod snapshot;
 pub mod vocab;
+pub mod witness;
 
 use std::time::Duration;
 
