@@ -49,6 +49,8 @@ impl Lines {
                 offset,
                 chunk,
             } => self.lock().keep(source, offset, chunk),
+            // A dump has no lines to be read back.
+            What::Dump { .. } => {}
             What::Other(input) => {
                 use crate::engine::input::Input::{Rotated, Truncated};
                 if let Rotated(source) | Truncated(source) = input {

@@ -105,6 +105,7 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
     let found = tailer.search(&mut |input| first.push(What::from_input(&input)));
     let Found {
         logs: pipes,
+        dumps: _,
         journals,
         stdin,
         passed_over,

@@ -53,13 +53,15 @@ pub(crate) fn run(args: &ReplayArgs, common: &Common) -> anyhow::Result<u8> {
 fn open(args: &ReplayArgs, common: &Common) -> anyhow::Result<(Box<dyn Script>, bool)> {
     let Found {
         logs,
+        dumps,
         journals,
         stdin,
         passed_over,
         mut problems,
     } = Discoverer::new(&args.paths).search();
     if common.verbose {
-        let taken: Vec<String> = logs.iter().map(|log| log.name.clone()).collect();
+        let files = logs.iter().chain(&dumps);
+        let taken: Vec<String> = files.map(|log| log.name.clone()).collect();
         messages::inputs(&taken, &passed_over);
     }
     let piped = logs.iter().find(|log| log.pipe).map(|log| log.path.clone());
@@ -67,7 +69,7 @@ fn open(args: &ReplayArgs, common: &Common) -> anyhow::Result<(Box<dyn Script>, 
         let problem = InputError::because("replay", &pipe, "a pipe cannot go back");
         return Err(problem.hint("save it in a file first").into());
     }
-    match (journals.as_slice(), logs.is_empty()) {
+    match (journals.as_slice(), logs.is_empty() && dumps.is_empty()) {
         ([journal], true) => {
             for problem in &problems {
                 messages::problem(problem);
@@ -79,7 +81,7 @@ fn open(args: &ReplayArgs, common: &Common) -> anyhow::Result<(Box<dyn Script>, 
                 messages::problem(problem);
             }
             Ok((
-                Box::new(FilesScript::new(logs, args.claim.stuck)),
+                Box::new(FilesScript::new(logs, dumps, args.claim.stuck)),
                 !problems.is_empty(),
             ))
         }

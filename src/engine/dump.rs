@@ -10,7 +10,7 @@ mod json;
 mod pickle;
 mod tree;
 
-pub use calls::{Call, CallIx, Common, Frame, Peers, StackIx};
+pub use calls::{Call, CallIx, Common, Frame, Peers, RankList, StackIx};
 
 /// Why a dump cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,13 +19,17 @@ pub enum DumpError {
     #[error("it is empty: the process ended before it could write its dump")]
     Empty,
     /// It ends in the middle of a value.
-    #[error("it is cut off after {at} bytes: the process ended while it wrote, or the copy is incomplete")]
+    #[error(
+        "it is cut off after {at} bytes: the process ended while it wrote, or the copy is incomplete"
+    )]
     Cut {
         /// Bytes there are.
         at: usize,
     },
     /// An opcode that no dump has.
-    #[error("byte {at} is the opcode {name} ({code:#04x}), which no Flight Recorder dump has; nothing was executed")]
+    #[error(
+        "byte {at} is the opcode {name} ({code:#04x}), which no Flight Recorder dump has; nothing was executed"
+    )]
     Refused {
         /// Python's name of it.
         name: &'static str,
@@ -110,15 +114,6 @@ pub struct Entry {
     pub timeout_ms: u32,
 }
 
-/// What the process said of a process group as a whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Status {
-    /// The last collective called.
-    pub enqueued: Option<u32>,
-    /// The last one completed. Gloo's counts failed ones too.
-    pub completed: Option<u32>,
-}
-
 /// A process group that a dump knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
@@ -131,9 +126,7 @@ pub struct Group {
     /// `nccl`, `gloo`; empty if nothing was called on it.
     pub backend: String,
     /// World ranks, in the order of their rank in the group.
-    pub ranks: Option<Vec<u32>>,
-    /// How far it says that it got.
-    pub status: Status,
+    pub ranks: Option<RankList>,
 }
 
 /// One dump.
@@ -151,8 +144,8 @@ pub struct Dump {
     pub entries: Vec<Entry>,
     /// Older calls of the process that the ring had no room for, and entries left out here because of a bound.
     pub dropped: u64,
-    /// Every set of ranks that it mentions, whoever's they are: the largest is at most the world.
-    pub mentioned: Vec<Vec<u32>>,
+    /// The ranks of every group of the process that it lists, named or not.
+    pub mentioned: Vec<RankList>,
 }
 
 /// Reads a dump of any version, pickled or JSON. Texts and calls are shared with other dumps through `common`.

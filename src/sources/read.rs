@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read};
 
 use super::decompress;
 use super::discover::Log;
+use crate::engine::limits;
 use crate::error::InputError;
 
 /// Bytes asked for at once: few system calls, and small enough for the cache beside the engine.
@@ -37,6 +38,30 @@ impl Reader {
                 }
                 _ => InputError::io("read", &log.path, &error),
             })
+    }
+
+    /// A whole dump, unpacked.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is larger than any dump.
+    pub fn whole(&mut self, dump: &Log) -> Result<Vec<u8>, InputError> {
+        let mut bytes = Vec::new();
+        let most = limits::DUMP_BYTES as u64;
+        let mut body = decompress::open(&dump.path, dump.packing)
+            .map_err(|error| InputError::io("open", &dump.path, &error))?
+            .take(most + 1);
+        let read = body.read_to_end(&mut bytes);
+        read.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                InputError::because("read", &dump.path, "the compressed file is cut off")
+            }
+            _ => InputError::io("read", &dump.path, &error),
+        })?;
+        if bytes.len() as u64 > most {
+            let why = format!("it is larger than {} MiB, which no dump is", most >> 20);
+            return Err(InputError::because("read", &dump.path, why));
+        }
+        Ok(bytes)
     }
 
     /// The same for anything that can be read.

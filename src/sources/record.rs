@@ -24,7 +24,14 @@ pub enum What {
         /// The bytes.
         chunk: Vec<u8>,
     },
-    /// Everything else; never [`Input::Bytes`] when made by [`What::from_input`].
+    /// A dump, see [`Input::Dump`].
+    Dump {
+        /// The source.
+        source: SourceId,
+        /// The file, unpacked.
+        bytes: Vec<u8>,
+    },
+    /// Everything else; never [`Input::Bytes`] or [`Input::Dump`] when made by [`What::from_input`].
     Other(Input<'static>),
 }
 
@@ -41,6 +48,10 @@ impl What {
                 source: *source,
                 offset: *offset,
                 chunk: chunk.to_vec(),
+            },
+            Input::Dump { source, bytes } => Self::Dump {
+                source: *source,
+                bytes: bytes.to_vec(),
             },
             Input::Source(info) => Self::Other(Input::Source(info.clone())),
             Input::Rotated(source) => Self::Other(Input::Rotated(*source)),
@@ -79,6 +90,10 @@ impl What {
                 offset: *offset,
                 chunk,
             },
+            Self::Dump { source, bytes } => Input::Dump {
+                source: *source,
+                bytes,
+            },
             Self::Other(input) => input.clone(),
         }
     }
@@ -88,6 +103,7 @@ impl What {
     pub fn len(&self) -> u64 {
         match self {
             Self::Bytes { chunk, .. } => chunk.len() as u64,
+            Self::Dump { bytes, .. } => bytes.len() as u64,
             Self::Other(_) => 0,
         }
     }
@@ -102,11 +118,13 @@ impl What {
     #[must_use]
     pub fn source(&self) -> Option<SourceId> {
         match self {
-            Self::Bytes { source, .. } => Some(*source),
+            Self::Bytes { source, .. } | Self::Dump { source, .. } => Some(*source),
             Self::Other(input) => match input {
                 Input::Source(info) => Some(info.id),
                 Input::Rotated(source) | Input::Truncated(source) => Some(*source),
-                Input::Bytes { source, .. } | Input::Ended { source, .. } => Some(*source),
+                Input::Bytes { source, .. }
+                | Input::Dump { source, .. }
+                | Input::Ended { source, .. } => Some(*source),
                 Input::Process { .. } | Input::Claim { .. } | Input::Tick => None,
             },
         }
@@ -116,11 +134,13 @@ impl What {
     pub fn shift_source(&mut self, base: u32) {
         let shift = |source: &mut SourceId| source.0 = source.0.saturating_add(base);
         match self {
-            Self::Bytes { source, .. } => shift(source),
+            Self::Bytes { source, .. } | Self::Dump { source, .. } => shift(source),
             Self::Other(input) => match input {
                 Input::Source(info) => shift(&mut info.id),
                 Input::Rotated(source) | Input::Truncated(source) => shift(source),
-                Input::Bytes { source, .. } | Input::Ended { source, .. } => shift(source),
+                Input::Bytes { source, .. }
+                | Input::Dump { source, .. }
+                | Input::Ended { source, .. } => shift(source),
                 Input::Process { .. } | Input::Claim { .. } | Input::Tick => {}
             },
         }

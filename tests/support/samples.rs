@@ -12,6 +12,7 @@ use unhang::engine::snapshot::{
     SourceView, ValuesView, Verdict,
 };
 use unhang::engine::vocab::{Class, Confidence, Effect, FixKind, Phase, Role, Severity, State};
+use unhang::engine::witness::Witness;
 
 /// Every sample with its name.
 pub(crate) fn all() -> Vec<(&'static str, Snapshot)> {
@@ -534,6 +535,7 @@ fn job(world: u32, per_host: u32, phase: Phase) -> Snapshot {
                 ended: false,
                 reached: None,
                 last_call: None,
+                said: vec![],
             })
             .collect(),
     }];
@@ -580,6 +582,8 @@ fn finding(id: &str, name: &str, class: Class, role: Role) -> Finding {
         fixes: vec![],
         missing: vec![],
         explains: vec![],
+        witnesses: BTreeSet::from([Witness::Log]),
+        sites: None,
     }
 }
 
@@ -589,6 +593,7 @@ fn line(rank: u32, number: u64, text: &str) -> Evidence {
         line: number,
         offset: 0,
         len: text.len() as u32,
+        entry: None,
         rank: Some(rank),
         text: text.into(),
     }

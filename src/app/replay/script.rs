@@ -16,6 +16,7 @@ use crate::sources::decompress::{self, Packing};
 use crate::sources::discover::Log;
 use crate::sources::journal::read::Journal;
 use crate::sources::journal::write::Writer;
+use crate::sources::read::Reader;
 use crate::sources::record::{Record, What};
 use crate::sources::tail::source_info;
 
@@ -145,6 +146,10 @@ impl<R: Read + Seek + Send> Script for JournalScript<R> {
 /// Plays saved files: all of them progress together, in proportion to their sizes.
 pub struct FilesScript {
     logs: Vec<Log>,
+    /// Written when the job gave up: they come last.
+    dumps: Vec<Log>,
+    reader: Reader,
+    next_dump: usize,
     claim: Option<Option<Duration>>,
     rate: Rate,
     piece: usize,
@@ -164,13 +169,16 @@ struct FileState {
 }
 
 impl FilesScript {
-    /// Plays these logs from the start; a claim comes at the end.
+    /// Plays these logs from the start; dumps and a claim come at the end.
     #[must_use]
-    pub fn new(logs: Vec<Log>, claim: Option<Option<Duration>>) -> Self {
-        let total: u64 = logs.iter().map(size).sum();
+    pub fn new(logs: Vec<Log>, dumps: Vec<Log>, claim: Option<Option<Duration>>) -> Self {
+        let total: u64 = logs.iter().chain(&dumps).map(size).sum();
         let piece = (total / PIECES).clamp(*PIECE.start(), *PIECE.end());
         let mut script = Self {
             logs,
+            dumps,
+            reader: Reader::default(),
+            next_dump: 0,
             claim,
             rate: Rate::new(total),
             piece: usize::try_from(piece).unwrap_or(usize::MAX),
@@ -187,12 +195,15 @@ impl FilesScript {
     fn begin(&mut self) {
         self.bytes = 0;
         self.claimed = false;
+        self.next_dump = 0;
         self.ready.clear();
         self.states = self.logs.iter().map(|_| FileState::default()).collect();
         self.queue = (0..self.logs.len()).map(|ix| Reverse((0, ix))).collect();
-        let sources = self.logs.iter().enumerate();
-        let sources = sources.map(|(ix, log)| {
-            Input::Source(source_info(SourceId::from_ix(ix), log, SourceKind::File))
+        let logs = self.logs.iter().map(|log| (log, SourceKind::File));
+        let dumps = self.dumps.iter().map(|dump| (dump, SourceKind::Dump));
+        let sources = logs.chain(dumps).enumerate();
+        let sources = sources.map(|(ix, (file, kind))| {
+            Input::Source(source_info(SourceId::from_ix(ix), file, kind))
         });
         self.ready.extend(sources.map(|input| Record {
             seen: None,
@@ -237,6 +248,32 @@ impl FilesScript {
     }
 }
 
+impl FilesScript {
+    /// The next dump, and then its end.
+    fn read_dump(&mut self) -> Option<Record> {
+        let dump = self.dumps.get(self.next_dump)?;
+        let source = SourceId::from_ix(self.logs.len() + self.next_dump);
+        self.next_dump += 1;
+        self.bytes += size(dump);
+        let end = |why, detail| Record {
+            seen: None,
+            what: What::Other(Input::Ended {
+                source,
+                why,
+                detail,
+            }),
+        };
+        match self.reader.whole(dump) {
+            Ok(bytes) => {
+                self.ready.push_back(end(EndReason::Eof, None));
+                let what = What::Dump { source, bytes };
+                Some(Record { seen: None, what })
+            }
+            Err(problem) => Some(end(EndReason::Unreadable, Some(problem.why))),
+        }
+    }
+}
+
 fn size(log: &Log) -> u64 {
     if log.packing == Packing::Plain {
         log.len
@@ -272,7 +309,9 @@ impl FileState {
 
 impl Script for FilesScript {
     fn next(&mut self) -> io::Result<Option<(Duration, Record)>> {
-        let mut record = self.ready.pop_front().or_else(|| self.read_piece());
+        let ready = self.ready.pop_front();
+        let ready = ready.or_else(|| self.read_piece());
+        let mut record = ready.or_else(|| self.read_dump());
         if record.is_none() && !std::mem::replace(&mut self.claimed, true) {
             let claim = self
                 .claim

@@ -21,7 +21,7 @@ fn ending(scene: &Scene<'_>) -> Ending {
     if wait::end_was_seen(scene) {
         return Ending::Seen;
     }
-    if scene.claimed || wait::standstill(scene).is_some() {
+    if wait::stands_still(scene) {
         Ending::Standstill
     } else {
         Ending::Open
@@ -96,7 +96,7 @@ fn went_on(cause: &Finding) -> bool {
 }
 
 fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> State {
-    let seen: Vec<_> = scene.ranks.ranks.iter().filter(|r| r.lines > 0).collect();
+    let seen: Vec<_> = scene.ranks.ranks.iter().filter(|r| r.was_seen()).collect();
     let badly = seen.iter().any(|r| wait::end_of(scene, r) == End::Badly);
     let symptom = findings
         .iter()
@@ -116,11 +116,17 @@ fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> Sta
 
 /// NCCL or PyTorch said enough to compare ranks.
 fn knows_something(scene: &Scene<'_>) -> bool {
-    scene.ranks.comms.iter().any(|c| {
-        c.members
-            .values()
-            .any(|m| scene.job.members[m.ix()].complete)
-    })
+    let recorded = scene
+        .recorded
+        .by_rank
+        .values()
+        .any(|(_, taken)| taken.entries > 0);
+    recorded
+        || scene.ranks.comms.iter().any(|c| {
+            c.members
+                .values()
+                .any(|m| scene.job.members[m.ix()].complete)
+        })
 }
 
 /// NCCL has begun to start up and no communicator stands yet.

@@ -10,7 +10,7 @@ pub(super) fn without_cause(scene: &Scene<'_>, state: State, findings: &[Finding
         .ranks
         .ranks
         .iter()
-        .filter(|r| r.lines > 0)
+        .filter(|r| r.was_seen())
         .map(|r| r.rank)
         .collect();
     let who = match seen.len() {

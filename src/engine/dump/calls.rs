@@ -1,5 +1,7 @@
 //! What recorded calls are made of, kept once for all dumps: ranks of one job call the same things.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use crate::engine::limits;
@@ -16,6 +18,15 @@ impl CallIx {
 /// A distinct stack in [`Common`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackIx(u32);
+
+/// The ranks of a group: every dump of its ranks lists the same ones. Lists with one id are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankList {
+    /// Which list it is.
+    pub id: u32,
+    /// World ranks, in the order of their rank in the group.
+    pub ranks: Arc<[u32]>,
+}
 
 /// Who sends to whom, by rank in the group; an unknown peer is any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,8 +125,16 @@ impl Call {
     /// Elements given and their type: for a send and its recv.
     #[must_use]
     pub fn moved(&self) -> (u128, &str) {
-        let shapes = if self.inputs.is_empty() { &self.outputs } else { &self.inputs };
-        let types = if self.inputs.is_empty() { &self.output_types } else { &self.input_types };
+        let shapes = if self.inputs.is_empty() {
+            &self.outputs
+        } else {
+            &self.inputs
+        };
+        let types = if self.inputs.is_empty() {
+            &self.output_types
+        } else {
+            &self.input_types
+        };
         (elements(shapes), types.first().map_or("", String::as_str))
     }
 
@@ -134,9 +153,9 @@ impl Call {
             "_all_gather_base" | "all_gather_into_tensor" | "all_gather_into_tensor_coalesced" => {
                 "all_gather"
             }
-            "_reduce_scatter_base" | "reduce_scatter_tensor" | "reduce_scatter_tensor_coalesced" => {
-                "reduce_scatter"
-            }
+            "_reduce_scatter_base"
+            | "reduce_scatter_tensor"
+            | "reduce_scatter_tensor_coalesced" => "reduce_scatter",
             "allreduce_coalesced" => "all_reduce",
             "all_reduce_barrier" => "barrier",
             "alltoall_base" | "all_to_all_single" | "alltoall" => "all_to_all",
@@ -192,7 +211,13 @@ impl Frame {
 
     /// True for what PyTorch and Python put between the program and the call.
     fn is_wrapping(&self) -> bool {
-        let within = ["-packages/torch/", "/torch/distributed/", "/torch/nn/", "/torch/autograd/", "/torch/utils/"];
+        let within = [
+            "-packages/torch/",
+            "/torch/distributed/",
+            "/torch/nn/",
+            "/torch/autograd/",
+            "/torch/utils/",
+        ];
         let native = [".cpp", ".cc", ".h", ".cu", "??"];
         self.file.is_empty()
             || self.file.starts_with('<')
@@ -215,6 +240,7 @@ pub struct Common {
     frame_ids: FxHashMap<(u32, u32, u32), u32>,
     stacks: Vec<Box<[u32]>>,
     stack_ids: FxHashMap<Box<[u32]>, StackIx>,
+    rank_lists: FxHashMap<Arc<[u32]>, u32>,
 }
 
 impl Default for Common {
@@ -229,6 +255,7 @@ impl Default for Common {
             frame_ids: FxHashMap::default(),
             stacks: Vec::new(),
             stack_ids: FxHashMap::default(),
+            rank_lists: FxHashMap::default(),
         };
         let nothing = common.text(b"");
         let frame = common.frame_id(nothing, nothing, 0);
@@ -280,7 +307,11 @@ impl Common {
     }
 
     /// The call with this key: texts by their number, counts and dimensions as [`super::fields`] lays them out.
-    pub(super) fn call_id(&mut self, key: &[u64], make: impl FnOnce(&Texts) -> CallParts) -> CallIx {
+    pub(super) fn call_id(
+        &mut self,
+        key: &[u64],
+        make: impl FnOnce(&Texts) -> CallParts,
+    ) -> CallIx {
         if let Some(ix) = self.call_ids.get(key) {
             return *ix;
         }
@@ -295,6 +326,19 @@ impl Common {
         self.kinds.push(kind);
         self.call_ids.insert(key.into(), ix);
         ix
+    }
+
+    pub(super) fn rank_list(&mut self, ranks: Vec<u32>) -> RankList {
+        let next = u32::try_from(self.rank_lists.len()).unwrap_or(u32::MAX);
+        if let Some((ranks, id)) = self.rank_lists.get_key_value(ranks.as_slice()) {
+            return RankList {
+                id: *id,
+                ranks: Arc::clone(ranks),
+            };
+        }
+        let ranks: Arc<[u32]> = ranks.into();
+        self.rank_lists.insert(Arc::clone(&ranks), next);
+        RankList { id: next, ranks }
     }
 
     pub(super) fn frame_id(&mut self, name: u32, file: u32, line: u32) -> u32 {
@@ -461,13 +505,20 @@ mod tests {
     fn the_programs_own_frame_is_found() {
         let mut common = Common::default();
         let packages = "/opt/lib/python3.12/site-packages";
-        let torch = common.text(format!("{packages}/torch/distributed/distributed_c10d.py").as_bytes());
+        let torch =
+            common.text(format!("{packages}/torch/distributed/distributed_c10d.py").as_bytes());
         let own = common.text(b"/home/me/train.py");
         let (reduce, main) = (common.text(b"all_reduce"), common.text(b"main"));
-        let frames = [common.frame_id(reduce, torch, 3_068), common.frame_id(main, own, 212)];
+        let frames = [
+            common.frame_id(reduce, torch, 3_068),
+            common.frame_id(main, own, 212),
+        ];
         let stack = common.stack_id(&frames);
         assert_eq!(common.site(stack)[0].short(), "train.py:212 (main)");
         let only = common.stack_id(&frames[..1]);
-        assert_eq!(common.site(only)[0].short(), "distributed_c10d.py:3068 (all_reduce)");
+        assert_eq!(
+            common.site(only)[0].short(),
+            "distributed_c10d.py:3068 (all_reduce)"
+        );
     }
 }

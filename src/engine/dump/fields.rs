@@ -4,14 +4,14 @@
 //! | --- | --- |
 //! | 2.2, 2.3 | `seq_id` instead of `collective_seq_id`; groups known by `pg_id` only, their ranks as integers |
 //! | 2.4 (2.1) | `process_group`, `p2p_seq_id`, `is_p2p`, dtypes; ranks as a text `[0, 1]` |
-//! | 2.5 (2.4) | `pg_status` (texts in JSON), `timeout_ms`; JSON |
+//! | 2.5 (2.4) | `timeout_ms`; JSON |
 //! | 2.8 (2.9) | `nccl_version`, later `comm_lib_version`; threads |
 
 use std::collections::BTreeMap;
 
 use super::calls::{CallParts, Common};
 use super::tree::{Text, Tree, Val};
-use super::{Dump, DumpError, Entry, Group, Progress, Status};
+use super::{Dump, DumpError, Entry, Group, Progress};
 use crate::engine::limits;
 
 /// Reads the fields of a dump.
@@ -111,7 +111,7 @@ struct Reader<'t, 'a> {
 
 impl Reader<'_, '_> {
     fn top(&mut self, top: Val) -> Result<(), DumpError> {
-        let (mut entries, mut config, mut status) = (None, None, None);
+        let (mut entries, mut config) = (None, None);
         let mut known = false;
         for (key, value) in self.tree.dict(top) {
             let Val::Text(key) = key else { continue };
@@ -121,7 +121,6 @@ impl Reader<'_, '_> {
                 b"rank" | b"global_rank" => self.dump.rank = number(self.tree, value),
                 b"entries" => entries = Some(value),
                 b"pg_config" => config = Some(value),
-                b"pg_status" => status = Some(value),
                 b"nccl_comm_state" => known = true,
                 _ => {}
             }
@@ -134,9 +133,6 @@ impl Reader<'_, '_> {
         }
         if let Some(config) = config {
             self.config(config);
-        }
-        if let Some(status) = status {
-            self.status(status);
         }
         Ok(())
     }
@@ -342,7 +338,12 @@ impl Reader<'_, '_> {
     }
 
     /// The group of an entry. A default group may have two backends, and each counts for itself.
-    fn group(&mut self, pg_id: Option<i64>, named: Option<Val>, call: super::CallIx) -> Option<u32> {
+    fn group(
+        &mut self,
+        pg_id: Option<i64>,
+        named: Option<Val>,
+        call: super::CallIx,
+    ) -> Option<u32> {
         let tree = self.tree;
         let pair = named.map(|val| tree.list(val)).unwrap_or_default();
         let (name, desc) = match pair {
@@ -371,7 +372,6 @@ impl Reader<'_, '_> {
             desc: self.string(desc),
             backend,
             ranks: None,
-            status: Status::default(),
         });
         self.groups.insert(key, ix);
         Some(ix)
@@ -404,6 +404,7 @@ impl Reader<'_, '_> {
             if ranks.is_empty() {
                 continue;
             }
+            let ranks = self.common.rank_list(ranks);
             self.dump.mentioned.push(ranks.clone());
             if name.is_empty() {
                 continue;
@@ -423,27 +424,6 @@ impl Reader<'_, '_> {
                     ranks: Some(ranks),
                     ..Group::default()
                 });
-            }
-        }
-    }
-
-    fn status(&mut self, status: Val) {
-        let tree = self.tree;
-        for (key, value) in tree.dict(status).take(limits::DUMP_GROUPS) {
-            let Some(pg_id) = integer(tree, key) else {
-                continue;
-            };
-            let mut said = Status::default();
-            for (key, value) in tree.dict(value) {
-                let Val::Text(key) = key else { continue };
-                match tree.bytes(key) {
-                    b"last_enqueued_collective" => said.enqueued = number(tree, value),
-                    b"last_completed_collective" => said.completed = number(tree, value),
-                    _ => {}
-                }
-            }
-            for group in self.dump.groups.iter_mut().filter(|g| g.pg_id == Some(pg_id)) {
-                group.status = said;
             }
         }
     }
@@ -495,7 +475,10 @@ fn numbers(list: &[Val]) -> Vec<u32> {
         Val::Int(n) => u32::try_from(*n).ok().filter(|rank| *rank < limits::RANKS),
         _ => None,
     };
-    list.iter().filter_map(rank).take(limits::RANKS as usize).collect()
+    list.iter()
+        .filter_map(rank)
+        .take(limits::RANKS as usize)
+        .collect()
 }
 
 /// `[0, 1, 2]`

@@ -134,7 +134,12 @@ impl Machine<'_> {
                 0x95 => {
                     self.take(8)?;
                 }
-                b'.' => return self.stack.pop().ok_or(broken(at, "it ends without a value")),
+                b'.' => {
+                    return self
+                        .stack
+                        .pop()
+                        .ok_or(broken(at, "it ends without a value"));
+                }
                 _ => {
                     return Err(DumpError::Refused {
                         name: name_of(code),
@@ -168,7 +173,11 @@ impl Machine<'_> {
 
     fn add(&mut self, at: usize, count: usize) -> Result<(), DumpError> {
         let from = self.stack.len().checked_sub(count);
-        self.move_up(at, from.ok_or(broken(at, "a value is missing"))?, count == 2)
+        self.move_up(
+            at,
+            from.ok_or(broken(at, "a value is missing"))?,
+            count == 2,
+        )
     }
 
     fn move_up(&mut self, at: usize, from: usize, dict: bool) -> Result<(), DumpError> {
@@ -223,7 +232,10 @@ impl Machine<'_> {
         let slot = usize::try_from(slot).unwrap_or(usize::MAX);
         // Writers number their slots one after another; a hole may be small.
         if slot >= limits::DUMP_VALUES || slot > self.memo.len() + limits::DUMP_MEMO_HOLE {
-            return Err(broken(at, "it remembers a value under a number out of order"));
+            return Err(broken(
+                at,
+                "it remembers a value under a number out of order",
+            ));
         }
         let top = *self.stack.last().ok_or(broken(at, "a value is missing"))?;
         if slot >= self.memo.len() {
@@ -337,7 +349,14 @@ mod tests {
             "byte 2 is the opcode GLOBAL (0x63), which no Flight Recorder dump has; nothing was executed"
         );
         let newer = error(b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.");
-        assert!(matches!(newer, DumpError::Refused { name: "STACK_GLOBAL", at: 14, .. }));
+        assert!(matches!(
+            newer,
+            DumpError::Refused {
+                name: "STACK_GLOBAL",
+                at: 14,
+                ..
+            }
+        ));
         for (bytes, name) in [
             (&b"\x80\x02N}R."[..], "REDUCE"),
             (b"\x80\x02N}b.", "BUILD"),
@@ -347,7 +366,9 @@ mod tests {
             (b"\x80\x02\x82\x01.", "EXT1"),
             (b"\x80\x02\x81.", "NEWOBJ"),
         ] {
-            assert!(matches!(error(bytes), DumpError::Refused { name: found, .. } if found == name));
+            assert!(
+                matches!(error(bytes), DumpError::Refused { name: found, .. } if found == name)
+            );
         }
     }
 
@@ -400,7 +421,10 @@ mod tests {
     fn a_value_in_itself_and_open_lists_are_bounded() {
         let (tree, top) = read(b"\x80\x02]q\0h\0a.").unwrap();
         assert_eq!(tree.list(top), [top]);
-        assert!(matches!(error(&b"(".repeat(1 << 20)), DumpError::TooMuch { .. }));
+        assert!(matches!(
+            error(&b"(".repeat(1 << 20)),
+            DumpError::TooMuch { .. }
+        ));
         let all: Vec<u8> = b"N".repeat(limits::DUMP_VALUES + 1);
         assert!(matches!(error(&all), DumpError::TooMuch { .. }));
     }

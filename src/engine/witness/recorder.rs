@@ -2,6 +2,7 @@
 
 mod groups;
 mod place;
+pub mod view;
 
 pub use groups::{GroupRec, Part};
 pub use place::Recorded;
@@ -53,7 +54,9 @@ impl Taken {
             }
         }
         for group in &mut calls {
-            group.collectives.sort_by_key(|e| (e.seq, e.op_id, e.record_id));
+            group
+                .collectives
+                .sort_by_key(|e| (e.seq, e.op_id, e.record_id));
             group.collectives.shrink_to_fit();
             group.p2p.shrink_to_fit();
         }
@@ -103,6 +106,12 @@ impl Recorder {
                 self.unread.insert(source, (name, error));
             }
         }
+    }
+
+    /// Why the dump of a source could not be read, if it could not.
+    #[must_use]
+    pub fn problem(&self, source: SourceId) -> Option<String> {
+        self.unread.get(&source).map(|(_, error)| error.to_string())
     }
 
     /// True if no dump was given.

@@ -20,13 +20,15 @@ mod kind {
     pub(super) const PROCESS: u8 = 6;
     pub(super) const CLAIM: u8 = 7;
     pub(super) const TICK: u8 = 8;
+    pub(super) const DUMP: u8 = 9;
 }
 
-const SOURCE_KINDS: [SourceKind; 4] = [
+const SOURCE_KINDS: [SourceKind; 5] = [
     SourceKind::File,
     SourceKind::Tail,
     SourceKind::Stdin,
     SourceKind::Child,
+    SourceKind::Dump,
 ];
 const END_REASONS: [EndReason; 4] = [
     EndReason::Eof,
@@ -66,6 +68,10 @@ pub(crate) fn encode(out: &mut Vec<u8>, before: &mut u64, seen: Option<Time>, in
             varint(&mut payload, u64::from(source.0));
             varint(&mut payload, *offset);
             (kind::BYTES, *chunk)
+        }
+        Input::Dump { source, bytes } => {
+            varint(&mut payload, u64::from(source.0));
+            (kind::DUMP, *bytes)
         }
         Input::Rotated(source) => {
             varint(&mut payload, u64::from(source.0));
@@ -207,6 +213,13 @@ fn decode(kind: u8, mut fields: Fields<'_>) -> Option<What> {
                 source,
                 offset,
                 chunk: fields.0.to_vec(),
+            });
+        }
+        kind::DUMP => {
+            let source = fields.source()?;
+            return Some(What::Dump {
+                source,
+                bytes: fields.0.to_vec(),
             });
         }
         kind::ROTATED => Input::Rotated(fields.source()?),

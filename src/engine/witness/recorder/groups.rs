@@ -1,9 +1,10 @@
 //! Process groups as the dumps of their ranks tell of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{Calls, Taken};
-use crate::engine::dump::{Entry, Group, Progress};
+use crate::engine::dump::{Entry, Progress};
 use crate::engine::ids::SourceId;
 
 /// What one rank's dump says of a group.
@@ -20,14 +21,15 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn new(source: SourceId, taken: &'a Taken, group: &Group, calls: &'a Calls) -> Self {
+    fn new(source: SourceId, taken: &'a Taken, calls: &'a Calls) -> Self {
         let last = calls.collectives.last().map(|e| e.seq);
-        // A process that called nothing here: that is known only if nothing was dropped.
+        // `pg_status` counts sends and recvs as well, so it is no witness of how many collectives were called. A process
+        // that called nothing here: that is known only if nothing was dropped.
         let none = (!taken.wrapped() && taken.entries > 0).then_some(0);
         Self {
             source,
             calls,
-            reached: last.max(group.status.enqueued).or(none),
+            reached: last.or(none),
             wrapped: taken.wrapped(),
         }
     }
@@ -50,7 +52,7 @@ pub struct GroupRec<'a> {
     /// `nccl`, `gloo`.
     pub backend: String,
     /// World ranks, in the order of their rank in the group; `None` if no dump says them.
-    pub ranks: Option<Vec<u32>>,
+    pub ranks: Option<Arc<[u32]>>,
     /// By world rank.
     pub members: BTreeMap<u32, Part<'a>>,
     /// Members without a dump.
@@ -94,7 +96,7 @@ impl<'a> GroupRec<'a> {
 }
 
 /// Name, description, backend and ranks tell groups apart.
-type Key = (String, String, String, Option<Vec<u32>>);
+type Key = (String, String, String, Option<u32>);
 type Parts<'a> = BTreeMap<u32, Part<'a>>;
 
 /// The groups of all dumps.
@@ -103,10 +105,11 @@ pub(super) fn of<'a>(
     world: Option<u32>,
 ) -> Vec<GroupRec<'a>> {
     let mut groups: BTreeMap<Key, Parts<'a>> = BTreeMap::new();
+    let mut lists: BTreeMap<u32, Arc<[u32]>> = BTreeMap::new();
     for (rank, (source, taken)) in by_rank {
         for (group, calls) in taken.groups() {
             let ranks = group.ranks.as_ref();
-            let foreign = ranks.is_some_and(|ranks| !ranks.contains(rank));
+            let foreign = ranks.is_some_and(|list| !list.ranks.contains(rank));
             if foreign || (group.backend.is_empty() && ranks.is_none()) {
                 continue;
             }
@@ -114,16 +117,22 @@ pub(super) fn of<'a>(
                 group.name.clone(),
                 group.desc.clone(),
                 group.backend.clone(),
-                group.ranks.clone(),
+                ranks.map(|list| list.id),
             );
-            let part = Part::new(*source, taken, group, calls);
+            if let Some(list) = ranks {
+                lists
+                    .entry(list.id)
+                    .or_insert_with(|| Arc::clone(&list.ranks));
+            }
+            let part = Part::new(*source, taken, calls);
             groups.entry(key).or_default().insert(*rank, part);
         }
     }
     let group = |((name, desc, backend, ranks), members): (Key, Parts<'a>)| {
         let world = world.filter(|_| desc == "default_pg");
+        let ranks = ranks.and_then(|id| lists.get(&id).cloned());
         let ranks = ranks.or_else(|| world.map(|world| (0..world).collect()));
-        let all = ranks.iter().flatten().copied();
+        let all = ranks.iter().flat_map(|ranks| ranks.iter().copied());
         let absent = all.filter(|rank| !members.contains_key(rank)).collect();
         GroupRec {
             name: called(&name, &desc),
@@ -133,7 +142,9 @@ pub(super) fn of<'a>(
             absent,
         }
     };
-    join(groups).into_iter().map(group).collect()
+    let mut groups: Vec<GroupRec<'a>> = join(groups).into_iter().map(group).collect();
+    groups.sort_by(|a, b| (&a.name, &a.backend, &a.ranks).cmp(&(&b.name, &b.backend, &b.ranks)));
+    groups
 }
 
 /// Joins what is one group although some dumps say less of it: those without ranks, and those in which nothing

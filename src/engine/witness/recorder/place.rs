@@ -55,8 +55,15 @@ impl<'a> Recorded<'a> {
     /// Of two dumps of one rank the newer one counts; of two at the same time the one with stacks.
     fn claim(&mut self, rank: u32, id: SourceId, taken: &'a Taken) {
         let weight = |taken: &Taken| {
-            let mut calls = taken.calls.iter().flat_map(|c| c.collectives.iter().chain(&c.p2p));
-            (taken.span.1, calls.any(|e| e.stack.is_some()), taken.entries)
+            let mut calls = taken
+                .calls
+                .iter()
+                .flat_map(|c| c.collectives.iter().chain(&c.p2p));
+            (
+                taken.span.1,
+                calls.any(|e| e.stack.is_some()),
+                taken.entries,
+            )
         };
         match self.by_rank.get(&rank) {
             Some((_, known)) if weight(known) >= weight(taken) => {}
@@ -116,38 +123,35 @@ fn earlier_runs(all: &[(SourceId, &Taken)]) -> BTreeSet<SourceId> {
 fn world<'a>(all: impl Iterator<Item = &'a Taken> + Clone) -> Option<u32> {
     let groups = all.clone().flat_map(|t| &t.dump.groups);
     let default = groups.filter(|g| g.desc == "default_pg");
-    let spans = default.filter_map(|g| g.ranks.as_ref()?.iter().max().copied());
+    let spans = default.filter_map(|g| g.ranks.as_ref()?.ranks.iter().max().copied());
     let mentioned = || {
-        let ranks = all.flat_map(|t| t.dump.mentioned.iter().flatten().copied());
+        let ranks = all.flat_map(|t| {
+            t.dump
+                .mentioned
+                .iter()
+                .flat_map(|l| l.ranks.iter().copied())
+        });
         ranks.max()
     };
     spans.max().or_else(mentioned).map(|rank| rank + 1)
 }
 
 fn rank_of(recorder: &Recorder, taken: &Taken, world: Option<u32>) -> Option<u32> {
-    let own = candidates(taken);
+    let own = &taken.dump.mentioned;
     let possible = |rank: &u32| {
         *rank < limits::RANKS
             && world.is_none_or(|world| *rank < world)
-            && own.as_ref().is_none_or(|own| own.contains(rank))
+            && own.iter().all(|list| list.ranks.contains(rank))
     };
-    let only = own.as_ref().filter(|own| own.len() == 1);
-    let only = only.and_then(|own| own.first().copied());
     let said = taken.dump.rank.or_else(|| by_peers(recorder, taken));
     said.filter(possible)
         .or_else(|| file_rank(&taken.name).filter(possible))
-        .or(only)
-}
-
-/// The ranks that all groups of the process have in common; `None` if it names none.
-fn candidates(taken: &Taken) -> Option<BTreeSet<u32>> {
-    let mut sets = taken.dump.mentioned.iter();
-    let mut common: BTreeSet<u32> = sets.next()?.iter().copied().collect();
-    for set in sets {
-        let set: BTreeSet<u32> = set.iter().copied().collect();
-        common.retain(|rank| set.contains(rank));
-    }
-    Some(common)
+        .or_else(|| {
+            // The only rank that all its groups have in common.
+            let fewest = own.iter().min_by_key(|list| list.ranks.len())?;
+            let mut common = fewest.ranks.iter().copied().filter(possible);
+            common.next().filter(|_| common.next().is_none())
+        })
 }
 
 /// A send names its sender, a recv its receiver, by rank in the group.
@@ -155,7 +159,7 @@ fn by_peers(recorder: &Recorder, taken: &Taken) -> Option<u32> {
     taken.groups().find_map(|(group, calls)| {
         let mut peers = calls.p2p.iter().map(|e| recorder.common.call(e.call).peers);
         let peers = peers.find_map(|peers| peers)?;
-        group.ranks.as_ref()?.get(peers.me as usize).copied()
+        group.ranks.as_ref()?.ranks.get(peers.me as usize).copied()
     })
 }
 
