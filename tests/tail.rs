@@ -51,7 +51,9 @@ impl Heard {
                 assert_eq!(why, EndReason::Eof);
                 self.events.push("ended");
             }
-            Input::Process { .. } | Input::Claim { .. } | Input::Tick => unreachable!(),
+            Input::Dump { .. } | Input::Process { .. } | Input::Claim { .. } | Input::Tick => {
+                unreachable!()
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use crate::engine::detect::Scene;
 use crate::engine::detect::wait::{self, End};
 use crate::engine::finding::Finding;
 use crate::engine::job::Record;
-use crate::engine::vocab::{Class, Effect, Phase, State};
+use crate::engine::vocab::{Class, Effect, Phase, Role, State};
 
 /// How the logs end.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,10 @@ fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> Sta
     let symptom = findings
         .iter()
         .any(|f| matches!(f.effect, Effect::Fatal | Effect::Died | Effect::Standstill));
+    // Ranks wait in a call, and one that has to make it too left no trace.
+    let unaccounted = findings.iter().any(is_unaccounted);
     match ending {
+        Ending::Open if unaccounted => State::Waiting,
         Ending::Seen if badly => State::Failed,
         Ending::Seen => State::Completed,
         Ending::Standstill if knows_something(scene) || symptom => State::Hung,
@@ -112,6 +115,11 @@ fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> Sta
         Ending::Open if knows_something(scene) || knows_application(scene) => State::Healthy,
         Ending::Open => State::Inconclusive,
     }
+}
+
+/// A note about ranks that may have ended while others wait for them.
+pub(super) fn is_unaccounted(finding: &Finding) -> bool {
+    finding.role == Role::Note && finding.effect == Effect::Died && !finding.accused.is_empty()
 }
 
 /// NCCL or PyTorch said enough to compare ranks.

@@ -34,6 +34,10 @@ pub(super) fn without_cause(scene: &Scene<'_>, state: State, findings: &[Finding
             Some(symptom) => format!("failed, the cause is not in these logs: {}", symptom.title),
             None => "failed, the cause is not in these logs".to_owned(),
         },
+        State::Waiting => {
+            let note = findings.iter().find(|f| super::state::is_unaccounted(f));
+            note.map_or_else(|| "some ranks wait".to_owned(), |f| f.title.clone())
+        }
         _ => "these logs do not say what the job does".to_owned(),
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn join(scene: &Scene<'_>, found: &mut Vec<Finding>, others: Vec<Find
             .iter()
             .position(|f| open(f) && f.witnesses != other.witnesses && same_matter(f, &other));
         match partner {
-            Some(at) if other.role != Role::Note || other.accused.is_subset(&found[at].accused) => {
+            Some(at) => {
                 let known = found.remove(at);
                 found.insert(at, merge(known, other));
             }

@@ -45,6 +45,9 @@ pub(super) fn detect(scene: &Scene<'_>, explained: bool) -> Vec<Finding> {
     found.extend(differing.take(MOST_GROUPS));
     found.extend(behind::findings(scene, &stands, &waits));
     found.extend(p2p::findings(scene, &pairs, &waits));
+    if waits.no_root && waits.held.is_empty() && !found.iter().any(|f| f.id == "COLL007") {
+        behind::circle(scene, &stands, &pairs, &mut found);
+    }
     let cause = found.iter().any(|f| f.role == Role::Cause);
     found.extend(notes::without_dump(
         scene,
@@ -60,8 +63,6 @@ pub(super) fn detect(scene: &Scene<'_>, explained: bool) -> Vec<Finding> {
 
 /// Who waits, and for whom.
 struct Waits {
-    /// Ranks that wait in a call that others have not made.
-    waiting: BTreeSet<u32>,
     /// Ranks that stand in a call that everybody made, or in one that is not the same everywhere: held by neither
     /// themselves nor an absent one.
     held: BTreeSet<u32>,
@@ -104,7 +105,6 @@ impl Waits {
             .collect();
         let no_root = !wanted.is_empty() && roots.is_empty();
         Self {
-            waiting,
             held,
             roots,
             no_root,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::p2p::Unmatched;
 use super::stand::{Lag, Stand};
 use super::{Draft, MOST_GROUPS, Scene, Waits, at_site, cite, site};
 use crate::engine::detect::ranges;
@@ -86,4 +87,67 @@ fn finding(scene: &Scene<'_>, lag: &Lag<'_>, waits: &Waits) -> Option<Finding> {
         )));
     }
     Some(draft.finish())
+}
+
+/// Everybody who is waited for waits for somebody: the steps of the circle are one finding, and each by itself is
+/// its symptom.
+pub(super) fn circle(
+    scene: &Scene<'_>,
+    stands: &[Stand<'_>],
+    pairs: &[Unmatched<'_>],
+    found: &mut Vec<Finding>,
+) {
+    let common = &scene.job.recorder.common;
+    let mut steps: Vec<(BTreeSet<u32>, String, &BTreeSet<u32>)> = Vec::new();
+    for stand in stands {
+        let Stand::Behind(lag) = stand else { continue };
+        let entry = lag
+            .ahead
+            .iter()
+            .find_map(|rank| lag.group.members[rank].at(lag.seq).first());
+        let call =
+            entry.map(|e| format!("{}{}", common.call(e.call).function(), at_site(common, e)));
+        let call = format!("{} of {}", call.unwrap_or_default(), lag.group.name);
+        steps.push((lag.ahead.clone(), call, &lag.behind));
+    }
+    let peers: Vec<BTreeSet<u32>> = pairs.iter().map(|p| BTreeSet::from([p.peer])).collect();
+    for (pair, peer) in pairs.iter().zip(&peers) {
+        let entry = pair.entry;
+        let call = format!(
+            "{}{}",
+            common.call(entry.call).function(),
+            at_site(common, entry)
+        );
+        steps.push((BTreeSet::from([pair.waits]), call, peer));
+    }
+    let Some(mut draft) = Draft::new(scene, "FR006") else {
+        return;
+    };
+    let names = |ranks: &BTreeSet<u32>| {
+        let rank = if ranks.len() == 1 { "rank" } else { "ranks" };
+        format!("{rank} {}", ranges(ranks.iter().copied()))
+    };
+    let words: Vec<String> = steps
+        .iter()
+        .take(CITED)
+        .map(|(who, call, whom)| format!("{} in {call} for {}", names(who), names(whom)))
+        .collect();
+    draft.fact("steps", words.join("; "));
+    let around: BTreeSet<u32> = steps
+        .iter()
+        .flat_map(|(who, ..)| who.iter().copied())
+        .collect();
+    draft.ranks(around.iter().copied()).named(around);
+    for step in found
+        .iter_mut()
+        .filter(|f| f.id == "RANK001" || f.id == "FR002")
+    {
+        step.role = Role::Symptom;
+        draft.finding().explains.push(step.id.clone());
+        draft
+            .finding()
+            .evidence
+            .extend(step.evidence.iter().take(2).cloned());
+    }
+    found.push(draft.finish());
 }

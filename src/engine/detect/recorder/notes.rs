@@ -53,11 +53,14 @@ pub(super) fn without_dump(
             .get(*rank as usize)
             .is_some_and(|r| r.lines > 0)
     };
+    // Whoever has a log is spoken for there.
+    let accused = if explained || accused.iter().any(alive) {
+        BTreeSet::new()
+    } else {
+        accused
+    };
     let mut draft = Draft::new(scene, "FR001")?;
-    let is_cause = !explained
-        && !accused.is_empty()
-        && wait::stands_still(scene)
-        && !accused.iter().any(alive);
+    let is_cause = !accused.is_empty() && wait::stands_still(scene);
     let named = if accused.is_empty() {
         &without
     } else {

@@ -20,7 +20,7 @@ pub(super) struct Unmatched<'a> {
     /// For whom.
     pub(super) peer: u32,
     /// In what.
-    entry: &'a Entry,
+    pub(super) entry: &'a Entry,
     /// The partner, where there is one that does not fit.
     other: Option<&'a Entry>,
 }

@@ -14,6 +14,9 @@ use crate::engine::limits;
 /// Clocks of hosts differ by less than this, in nanoseconds.
 const CLOCKS: u64 = 60_000_000_000;
 
+/// What people and tools call dumps by their ends.
+const ENDS: [&str; 8] = ["gz", "zst", "json", "pkl", "pickle", "bin", "dump", "txt"];
+
 /// The dumps of a job by rank, and its process groups.
 #[derive(Debug, Default)]
 pub struct Recorded<'a> {
@@ -169,7 +172,7 @@ fn file_rank(name: &str) -> Option<u32> {
     let mut stem = parts.next()?;
     let whole = stem;
     while let Some((front, end)) = stem.rsplit_once('.') {
-        if front.is_empty() || end.is_empty() || end.bytes().all(|b| b.is_ascii_digit()) {
+        if front.is_empty() || !ENDS.contains(&end) {
             break;
         }
         stem = front;
@@ -203,6 +206,7 @@ mod tests {
             ("fr_rank_3", Some(3)),
             ("nccl_trace_rank_12", Some(12)),
             ("node-7_trace_3", Some(3)),
+            ("node-17.example.org_trace_4", Some(4)),
             ("trace_rank_3.json", Some(3)),
             ("a/trace_rank_3.json.gz", Some(3)),
             ("dumps-2026/fr_rank_0", Some(0)),
