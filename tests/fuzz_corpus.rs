@@ -1,6 +1,11 @@
 //! The fuzz targets' function over their seeds and over changed copies of these: what a fuzzer would try first, on
 //! stable and in every run of the tests. `UNHANG_FUZZ_SECONDS` goes on for longer.
 
+#![expect(
+    clippy::print_stderr,
+    reason = "how much a long run tried is asked for"
+)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -9,7 +14,6 @@ use std::time::{Duration, Instant};
 #[path = "../fuzz/body.rs"]
 mod body;
 #[path = "../examples/synth_job/prng.rs"]
-#[expect(dead_code, reason = "only numbers are needed")]
 mod prng;
 
 use prng::Prng;
@@ -91,7 +95,7 @@ fn run(target: &str) {
     }
     assert!(lengths.len() > 50, "the copies hardly differ");
     if until.is_some() {
-        println!("{target}: {copies} copies");
+        eprintln!("{target}: {copies} copies");
     }
 }
 

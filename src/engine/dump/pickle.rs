@@ -165,7 +165,7 @@ impl Machine<'_> {
     /// Everything above the last mark goes into the list or dictionary below it.
     fn extend(&mut self, at: usize, dict: bool) -> Result<(), DumpError> {
         let from = self.marks.pop().ok_or(broken(at, "a mark is missing"))?;
-        if dict && (self.stack.len() - from.min(self.stack.len())) % 2 != 0 {
+        if dict && !self.stack.len().saturating_sub(from).is_multiple_of(2) {
             return Err(broken(at, "a key has no value"));
         }
         self.move_up(at, from, dict)
