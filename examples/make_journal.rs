@@ -39,7 +39,7 @@ fn main() -> anyhow::Result<()> {
     }
     let file = File::create(&args.output)
         .with_context(|| format!("failed to create {}", args.output.display()))?;
-    let mut script = FilesScript::new(found.logs, args.stuck.then_some(None));
+    let mut script = FilesScript::new(found.logs, found.dumps, args.stuck.then_some(None));
     save(&mut script, BufWriter::new(file))?;
     Ok(())
 }

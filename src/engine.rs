@@ -12,6 +12,7 @@ pub mod catalog;
 pub mod cause;
 pub mod demux;
 pub mod detect;
+pub mod dump;
 pub mod event;
 pub mod finding;
 pub mod frame;
@@ -26,6 +27,7 @@ pub mod ras;
 mod recent;
 pub mod snapshot;
 pub mod vocab;
+pub mod witness;
 
 use std::time::Duration;
 
@@ -33,12 +35,13 @@ use catalog::{Catalog, Seen};
 use demux::{Demux, Writer};
 use hits::Hits;
 use ids::SourceId;
-use input::{EndReason, Input, SourceInfo, Time};
+use input::{EndReason, Input, SourceInfo, SourceKind, Time};
 use job::{Job, Ranks};
 use line::{Line, Place};
 use parse::Parser;
 use recent::Recent;
 use snapshot::Snapshot;
+use witness::recorder::Recorded;
 
 /// How an engine works.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,8 +56,8 @@ struct Source {
     info: SourceInfo,
     ended: Option<EndReason>,
     problem: Option<String>,
-    /// Bytes of whole answers, which are no lines.
-    replies: u64,
+    /// Bytes of what came whole: a dump, answers of RAS.
+    whole: u64,
 }
 
 /// The engine.
@@ -112,6 +115,7 @@ impl Engine {
                 offset,
                 chunk,
             } => self.bytes(seen, source, offset, chunk),
+            Input::Dump { source, bytes } => self.dump(seen, source, bytes),
             Input::Rotated(source) | Input::Truncated(source) => {
                 self.flush(seen, source);
                 self.demux.restart(source);
@@ -128,7 +132,7 @@ impl Engine {
                 self.flush(seen, source);
                 if let Some(Some(known)) = self.sources.get_mut(source.ix()) {
                     known.ended = Some(why);
-                    known.problem = detail;
+                    known.problem = detail.or(known.problem.take());
                 }
             }
             Input::Ras { source, reply } => self.ras(seen, source, reply),
@@ -144,10 +148,12 @@ impl Engine {
     /// Everything there is to show now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let ranks = Ranks::resolve(&self.job, self.demux.writers());
+        let recorded = Recorded::of(&self.job.recorder);
+        let ranks = Ranks::resolve(&self.job, self.demux.writers(), &recorded);
         let scene = detect::Scene {
             job: &self.job,
             ranks: &ranks,
+            recorded: &recorded,
             writers: self.demux.writers(),
             catalog: &self.catalog,
             hits: &self.hits,
@@ -160,7 +166,7 @@ impl Engine {
         .indexed();
         let findings = detect::run(&scene);
         let (verdict, findings) = cause::judge(&scene, findings);
-        self.view(&ranks, verdict, findings)
+        self.view(&ranks, &recorded, verdict, findings)
     }
 
     /// Grows whenever something that a snapshot shows may have changed.
@@ -175,7 +181,7 @@ impl Engine {
         let Some(recent) = &self.recent else {
             return Vec::new();
         };
-        let ranks = Ranks::resolve(&self.job, self.demux.writers());
+        let ranks = Ranks::resolve(&self.job, self.demux.writers(), &Recorded::default());
         let writers = ranks.ranks.get(rank as usize).map(|r| r.writers.as_slice());
         recent.of(writers.unwrap_or_default())
     }
@@ -190,14 +196,28 @@ impl Engine {
         if self.sources.len() <= ix {
             self.sources.resize(ix + 1, None);
         }
-        self.demux.open(&info);
-        self.job.know(self.demux.writers());
+        // A dump has no lines, so nobody writes any there.
+        if info.kind != SourceKind::Dump {
+            self.demux.open(&info);
+            self.job.know(self.demux.writers());
+        }
         self.sources[ix] = Some(Source {
             info,
             ended: None,
             problem: None,
-            replies: 0,
+            whole: 0,
         });
+    }
+
+    fn dump(&mut self, seen: Option<Time>, source: SourceId, bytes: &[u8]) {
+        let known = self.sources.get_mut(source.ix()).and_then(Option::as_mut);
+        let name = known.as_ref().map(|known| known.info.name.clone());
+        let recorder = &mut self.job.recorder;
+        recorder.take(source, name.unwrap_or_default(), bytes, seen);
+        if let Some(known) = known {
+            known.whole = bytes.len() as u64;
+            known.problem = recorder.problem(source);
+        }
     }
 
     fn bytes(&mut self, seen: Option<Time>, source: SourceId, offset: u64, chunk: &[u8]) {
@@ -235,7 +255,7 @@ impl Engine {
         let answer = ras::parse(source, reply);
         if let Some(Some(known)) = self.sources.get_mut(source.ix()) {
             known.problem = answer.as_ref().err().map(ToString::to_string);
-            known.replies += reply.len() as u64;
+            known.whole += reply.len() as u64;
         }
         if let Ok(reply) = answer {
             self.job.ras.take(source, seen, reply);
@@ -314,10 +334,11 @@ impl Engine {
     fn view(
         &self,
         ranks: &Ranks,
+        recorded: &Recorded<'_>,
         verdict: snapshot::Verdict,
         findings: Vec<finding::Finding>,
     ) -> Snapshot {
-        let mut job = self.job.view(ranks, self.demux.writers());
+        let mut job = self.job.view(ranks, self.demux.writers(), recorded);
         for row in &mut job.ranks {
             let Some(rank) = row.rank else { continue };
             row.guilty = verdict.ranks.binary_search(&rank).is_ok();
@@ -335,13 +356,13 @@ impl Engine {
         };
         for source in self.sources.iter().flatten() {
             let counts = self.demux.counts(source.info.id);
-            inputs.bytes += counts.bytes + source.replies;
+            inputs.bytes += counts.bytes + source.whole;
             inputs.lines += counts.lines;
             inputs.dropped += counts.dropped;
             inputs.sources.push(snapshot::SourceView {
                 name: source.info.name.clone(),
                 kind: source.info.kind,
-                bytes: counts.bytes + source.replies,
+                bytes: counts.bytes + source.whole,
                 lines: counts.lines,
                 ended: source.ended,
                 problem: source.problem.clone(),

@@ -1,8 +1,9 @@
-//! What unhang answers to every recorded job, against the truth, from the logs alone.
+//! What unhang answers to every recorded job, against the truth: from the logs alone, and with the Flight Recorder
+//! dumps that some jobs left.
 //!
 //! `docs/accuracy.md` is this test's table; `UPDATE_DOCS=1 cargo test --test cases` writes it anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -10,9 +11,11 @@ use std::{env, fs};
 
 use serde::Deserialize;
 use unhang::engine::snapshot::Snapshot;
-use unhang::engine::vocab::{Class, Severity, State};
+use unhang::engine::vocab::{Class, Role, Severity, State};
+use unhang::engine::witness::Witness;
 
 #[path = "common/drive.rs"]
+#[expect(dead_code, reason = "whole logs and dumps are given here")]
 mod drive;
 #[path = "common/jobs.rs"]
 mod jobs;
@@ -47,6 +50,14 @@ struct Truth {
     needs: Option<String>,
 }
 
+/// Jobs whose dumps alone tell everything.
+const DUMPS_SUFFICE: [&str; 4] = [
+    "cases/mismatch-count-16",
+    "cases/mismatch-op",
+    "cases/rank-killed",
+    "cases/skipped-collective",
+];
+
 /// A recorded job and the answer to it.
 struct Row {
     case: Case,
@@ -65,28 +76,51 @@ impl Row {
     }
 }
 
-/// Every recorded job, diagnosed once.
+/// Every recorded job, diagnosed once from its logs.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let cases = ["cases", "healthy"].into_iter().flat_map(jobs::recorded);
-    cases
-        .map(|case| {
-            let logs: Vec<(&str, &[u8])> = case
-                .logs
-                .iter()
-                .map(|log| (log.name.as_str(), log.bytes.as_slice()))
-                .collect();
-            let answer = drive::diagnose(&logs, case.stuck);
-            let truth = read_truth(&case);
-            let wrong = what_is_wrong(&truth, &answer);
-            Row {
-                case,
-                truth,
-                answer,
-                wrong,
-            }
-        })
-        .collect()
+    cases.map(|case| row(case, true, false)).collect()
 });
+
+/// The jobs that left dumps, diagnosed from logs and dumps.
+static WITH_DUMPS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let cases = ["cases", "healthy"].into_iter().flat_map(jobs::recorded);
+    let cases = cases.filter(|case| !case.dumps.is_empty());
+    cases.map(|case| row(case, true, true)).collect()
+});
+
+/// The jobs that left dumps, diagnosed from these alone.
+static DUMPS_ALONE: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let cases = ["cases", "healthy"].into_iter().flat_map(jobs::recorded);
+    let cases = cases.filter(|case| !case.dumps.is_empty());
+    cases.map(|case| row(case, false, true)).collect()
+});
+
+fn row(case: Case, logs: bool, dumps: bool) -> Row {
+    let files = |files: &'_ [jobs::Log], wanted: bool| -> Vec<(String, Vec<u8>)> {
+        let files = files.iter().filter(|_| wanted);
+        files.map(|f| (f.name.clone(), f.bytes.clone())).collect()
+    };
+    let (logs, dumps) = (files(&case.logs, logs), files(&case.dumps, dumps));
+    let names: Vec<&str> = logs.iter().map(|(name, _)| name.as_str()).collect();
+    let pieces = logs
+        .iter()
+        .enumerate()
+        .map(|(n, (_, bytes))| (n, 0, bytes.as_slice()));
+    let dumps: Vec<(&str, &[u8])> = dumps
+        .iter()
+        .map(|(n, b)| (n.as_str(), b.as_slice()))
+        .collect();
+    let answer = drive::diagnose_all(&names, pieces, &dumps, case.stuck);
+    let truth = read_truth(&case);
+    let wrong = what_is_wrong(&truth, &answer);
+    Row {
+        case,
+        truth,
+        answer,
+        wrong,
+    }
+}
 
 fn read_truth(case: &Case) -> Truth {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -147,9 +181,96 @@ fn the_promised_classes_are_right() {
 }
 
 #[test]
+fn with_their_dumps_all_jobs_are_right() {
+    assert!(
+        WITH_DUMPS.len() >= 18,
+        "only {} jobs left dumps",
+        WITH_DUMPS.len()
+    );
+    let wrong: String = WITH_DUMPS
+        .iter()
+        .filter(|row| !row.is_right())
+        .map(explain)
+        .collect();
+    assert!(wrong.is_empty(), "\n{wrong}");
+    // Those that the logs left open are among them.
+    let needed = WITH_DUMPS.iter().filter(|row| row.truth.needs.is_some());
+    assert!(needed.count() >= 3);
+}
+
+#[test]
+fn the_dumps_alone_tell_what_they_hold() {
+    let named = |row: &&Row| DUMPS_SUFFICE.contains(&row.case.name.as_str());
+    let rows: Vec<&Row> = DUMPS_ALONE.iter().filter(named).collect();
+    assert_eq!(rows.len(), DUMPS_SUFFICE.len());
+    let wrong: String = rows
+        .iter()
+        .filter(|row| !row.is_right())
+        .map(|row| explain(row))
+        .collect();
+    assert!(wrong.is_empty(), "\n{wrong}");
+    // One against one: both calls are shown, and nobody is accused.
+    let one = rows
+        .iter()
+        .find(|row| row.case.name == "cases/mismatch-op")
+        .expect("listed");
+    let summary = &one.answer.verdict.summary;
+    assert!(
+        summary.contains("which is wrong cannot be told"),
+        "{summary}"
+    );
+    assert!(
+        summary.contains("all_gather_into_tensor of [4096] Float at train__.p:95"),
+        "{summary}"
+    );
+}
+
+#[test]
+fn what_logs_and_dumps_both_say_is_one_finding() {
+    for row in WITH_DUMPS.iter() {
+        let causes = row.answer.findings.iter().filter(|f| f.role == Role::Cause);
+        let matters: Vec<(Class, &BTreeSet<u32>)> = causes.map(|f| (f.class, &f.accused)).collect();
+        let distinct: BTreeSet<_> = matters.iter().collect();
+        assert_eq!(
+            distinct.len(),
+            matters.len(),
+            "{}: {matters:?}",
+            row.case.name
+        );
+    }
+    let both = |name: &str| {
+        let row = WITH_DUMPS
+            .iter()
+            .find(|row| row.case.name == name)
+            .expect("left dumps");
+        let lead = &row.answer.findings[0];
+        assert_eq!(
+            lead.witnesses,
+            BTreeSet::from([Witness::Log, Witness::Dump]),
+            "{name}"
+        );
+        let cited = |dump: bool| lead.evidence.iter().any(|e| e.entry.is_some() == dump);
+        assert!(cited(true) && cited(false), "{name} cites both");
+    };
+    for name in [
+        "skipped-collective",
+        "mismatch-count-16",
+        "mismatch-op",
+        "ddp-uneven-inputs",
+    ] {
+        both(&format!("cases/{name}"));
+    }
+    both("cases/gloo-fr-dtype-mismatch");
+}
+
+#[test]
 fn healthy_jobs_are_called_healthy() {
     let mut report = String::new();
-    for row in ROWS.iter().filter(|row| row.truth.class == Class::Healthy) {
+    let rows = ROWS
+        .iter()
+        .chain(WITH_DUMPS.iter())
+        .chain(DUMPS_ALONE.iter());
+    for row in rows.filter(|row| row.truth.class == Class::Healthy) {
         if !row.is_right() {
             report += &explain(row);
         }
@@ -207,7 +328,8 @@ fn accuracy_table() -> String {
     let mut out = String::from(
         "# What unhang answers to the recorded jobs\n\n\
          Written by `UPDATE_DOCS=1 cargo test --test cases`; that test fails when this page is stale.\n\n\
-         Every job below `fixtures/` is read from its logs alone (no Flight Recorder dumps, no RAS answers), with\n\
+         Every job below `fixtures/` is read from its logs alone (no Flight Recorder dumps, no RAS answers), and those that\n\
+         left dumps also with these, with\n\
          `--stuck` where the job was seen to stand still. An answer is right if class, state, guilty ranks and\n\
          guilty hosts are those of `truth.json` or one of the other honest answers listed there.\n\n\
          ## By class\n\n\
@@ -239,8 +361,34 @@ fn accuracy_table() -> String {
     out.push_str(
         "Jobs that only dumps can decide are not counted; they are marked in the table below.\n",
     );
-    out.push_str("\n## Job by job\n\n| job | | answer | summary |\n| --- | --- | --- | --- |\n");
-    for row in ROWS.iter() {
+    let right = WITH_DUMPS.iter().filter(|row| row.is_right()).count();
+    writeln!(
+        out,
+        "With the dumps that {} of the jobs left, {right} of these are right.",
+        WITH_DUMPS.len()
+    )
+    .expect("a string");
+    rows_in_words(&mut out, "Job by job, from the logs", &ROWS);
+    rows_in_words(
+        &mut out,
+        "The jobs with dumps, from logs and dumps",
+        &WITH_DUMPS,
+    );
+    out.push_str(
+        "\nWithout the logs a dump cannot say how a process ended, who had started at all, or which reduction was \
+         asked for.\n",
+    );
+    rows_in_words(&mut out, "The same from the dumps alone", &DUMPS_ALONE);
+    out
+}
+
+fn rows_in_words(out: &mut String, heading: &str, rows: &[Row]) {
+    writeln!(
+        out,
+        "\n## {heading}\n\n| job | | answer | summary |\n| --- | --- | --- | --- |"
+    )
+    .expect("a string");
+    for row in rows {
         let verdict = &row.answer.verdict;
         let mark = match (&row.truth.needs, row.is_right()) {
             (_, true) => "right".to_owned(),
@@ -260,7 +408,6 @@ fn accuracy_table() -> String {
         )
         .expect("a string");
     }
-    out
 }
 
 /// `what a, b`, or nothing.

@@ -76,3 +76,35 @@ fn hash(name: &str) -> u64 {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })
 }
+
+#[test]
+fn no_choice_of_a_healthy_jobs_dumps_alarms() {
+    let cases = jobs::recorded("healthy")
+        .into_iter()
+        .filter(|case| !case.dumps.is_empty());
+    let mut asked = 0;
+    for case in cases {
+        for chosen in 1..1_usize << case.dumps.len() {
+            let dumps = case
+                .dumps
+                .iter()
+                .enumerate()
+                .filter(|(n, _)| chosen >> n & 1 == 1);
+            let dumps: Vec<(&str, &[u8])> = dumps
+                .map(|(_, d)| (d.name.as_str(), d.bytes.as_slice()))
+                .collect();
+            let answer = drive::diagnose_all(&[], [], &dumps, false);
+            let alarm = answer
+                .findings
+                .iter()
+                .find(|f| f.severity >= Severity::Warning);
+            assert!(
+                alarm.is_none(),
+                "{} with dumps {chosen:b}: {alarm:?}",
+                case.name
+            );
+            asked += 1;
+        }
+    }
+    assert!(asked > 100, "only {asked} choices");
+}

@@ -270,3 +270,38 @@ fn difference(expected: &Snapshot, got: &Snapshot) -> String {
         near(&right)
     )
 }
+
+#[test]
+fn any_order_of_the_dumps_gives_the_same_findings() {
+    let said = |answer: &Snapshot| -> Vec<(String, String, BTreeSet<u32>)> {
+        let findings = answer.findings.iter();
+        findings
+            .map(|f| (f.id.clone(), f.title.clone(), f.accused.clone()))
+            .collect()
+    };
+    for case in all_cases().filter(|case| case.dumps.len() > 1) {
+        let logs = borrowed(&case);
+        let names: Vec<&str> = logs.iter().map(|(name, _)| *name).collect();
+        let mut dumps: Vec<(&str, &[u8])> = case
+            .dumps
+            .iter()
+            .map(|d| (d.name.as_str(), d.bytes.as_slice()))
+            .collect();
+        let ask = |dumps: &[(&str, &[u8])]| {
+            let pieces = logs
+                .iter()
+                .enumerate()
+                .map(|(n, (_, bytes))| (n, 0, *bytes));
+            drive::diagnose_all(&names, pieces, dumps, case.stuck)
+        };
+        let expected = ask(&dumps);
+        for _ in 0..dumps.len() {
+            dumps.rotate_left(1);
+            let got = ask(&dumps);
+            assert_eq!(got.verdict, expected.verdict, "{}", case.name);
+            assert_eq!(said(&got), said(&expected), "{}", case.name);
+        }
+        dumps.reverse();
+        assert_eq!(said(&ask(&dumps)), said(&expected), "{}", case.name);
+    }
+}

@@ -255,10 +255,8 @@ fn saved() -> tempfile::TempDir {
 }
 
 fn files(dir: &tempfile::TempDir) -> Box<dyn Script> {
-    Box::new(FilesScript::new(
-        Discoverer::new(&[dir.path().to_owned()]).search().logs,
-        None,
-    ))
+    let found = Discoverer::new(&[dir.path().to_owned()]).search();
+    Box::new(FilesScript::new(found.logs, found.dumps, None))
 }
 
 #[test]

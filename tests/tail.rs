@@ -51,7 +51,11 @@ impl Heard {
                 assert_eq!(why, EndReason::Eof);
                 self.events.push("ended");
             }
-            Input::Ras { .. } | Input::Process { .. } | Input::Claim { .. } | Input::Tick => {
+            Input::Ras { .. }
+            | Input::Dump { .. }
+            | Input::Process { .. }
+            | Input::Claim { .. }
+            | Input::Tick => {
                 unreachable!()
             }
         }

@@ -49,7 +49,8 @@ impl Lines {
                 offset,
                 chunk,
             } => self.lock().keep(source, offset, chunk),
-            What::Ras { .. } => {}
+            // Answers and dumps have no lines to be read back.
+            What::Ras { .. } | What::Dump { .. } => {}
             What::Other(input) => {
                 use crate::engine::input::Input::{Rotated, Truncated};
                 if let Rotated(source) | Truncated(source) = input {

@@ -17,6 +17,9 @@ use crate::error::InputError;
 use crate::sources::ras::{Endpoint, Patience, danger};
 use crate::sources::record::{Record, What};
 
+/// Without a line for this long a job seems to stand still.
+const QUIET: Duration = Duration::from_secs(30);
+
 /// How RAS is to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asking {
@@ -168,11 +171,21 @@ pub(crate) fn poll(asking: &Asking, ids: &[SourceId], sender: &Sender, clock: Cl
 
 /// Unasked, only a job that seems to hang is asked: a moving one learns nothing from it.
 fn stands_still(snapshot: &Snapshot) -> bool {
+    let last = snapshot
+        .job
+        .ranks
+        .iter()
+        .filter_map(|rank| rank.last_seen)
+        .max();
+    let quiet = match (snapshot.now, last) {
+        (Some(now), Some(last)) => now.since(last) > QUIET,
+        _ => false,
+    };
     let opening = |comm: &crate::engine::snapshot::CommView| {
         let open = |m: &crate::engine::snapshot::MemberView| m.started && !m.complete && !m.ended;
         comm.members.iter().any(open)
     };
-    matches!(snapshot.verdict.state, State::Hung | State::Waiting)
+    (quiet || matches!(snapshot.verdict.state, State::Hung | State::Waiting))
         && !snapshot.job.comms.iter().any(opening)
 }
 

@@ -10,6 +10,7 @@ use super::ras::{self as ras_app, Asking};
 use crate::engine::Engine;
 use crate::engine::ids::SourceId;
 use crate::engine::input::{EndReason, Input, SourceInfo, SourceKind};
+use crate::engine::limits;
 use crate::engine::ras;
 use crate::engine::snapshot::Snapshot;
 use crate::error::{InputError, in_words};
@@ -58,13 +59,14 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     let Found {
         logs,
         answers,
+        dumps,
         journals,
         stdin,
         passed_over,
         problems,
     } = found;
-    let mut taken: Vec<String> = logs.iter().map(|log| log.name.clone()).collect();
-    taken.extend(answers.iter().map(|answer| answer.name.clone()));
+    let files = logs.iter().chain(&answers).chain(&dumps);
+    let mut taken: Vec<String> = files.map(|log| log.name.clone()).collect();
     taken.extend(stdin.then(|| "stdin".to_owned()));
     taken.extend(journals.iter().map(|path| path.display().to_string()));
     reading.problems = problems;
@@ -82,9 +84,13 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
 
     // All names come first: which number in a file's name is a rank shows beside the other names.
     let sources: Vec<SourceId> = logs.iter().map(|log| reading.announce_log(log)).collect();
+    let dump_sources: Vec<SourceId> = dumps.iter().map(|d| reading.announce_dump(d)).collect();
     let stdin = stdin.then(|| reading.announce_stdin());
     for (log, source) in logs.iter().zip(sources) {
         reading.log(log, source);
+    }
+    for (dump, source) in dumps.iter().zip(dump_sources) {
+        reading.dump(dump, source);
     }
     if let Some(source) = stdin {
         reading.stdin(source);
@@ -103,6 +109,8 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
         reading.engine.handle(None, Input::Claim { stuck_for });
     }
     let snapshot = Some(Arc::new(reading.engine.snapshot()));
+    let unread = snapshot.iter().flat_map(|s| broken_dumps(s));
+    reading.problems.extend(unread);
     Report {
         snapshot,
         taken,
@@ -135,6 +143,21 @@ impl Reading {
             Input::Source(source_info(source, log, SourceKind::File)),
         );
         source
+    }
+
+    fn announce_dump(&mut self, dump: &Log) -> SourceId {
+        let source = self.new_source();
+        let info = source_info(source, dump, SourceKind::Dump);
+        self.engine.handle(None, Input::Source(info));
+        source
+    }
+
+    fn dump(&mut self, dump: &Log, source: SourceId) {
+        let result = Reader::whole(dump, limits::DUMP_BYTES, "dump").map(|bytes| {
+            let bytes = &bytes;
+            self.engine.handle(None, Input::Dump { source, bytes });
+        });
+        self.end(source, result);
     }
 
     fn announce_stdin(&mut self) -> SourceId {
@@ -177,7 +200,7 @@ impl Reading {
         let source = self.new_source();
         let info = source_info(source, answer, SourceKind::Ras);
         self.engine.handle(None, Input::Source(info));
-        let result = Reader::whole(answer, ras::REPLY_BYTES).and_then(|reply| {
+        let result = Reader::whole(answer, ras::REPLY_BYTES, "answer of RAS").and_then(|reply| {
             let reply = &reply[..];
             self.engine.handle(None, Input::Ras { source, reply });
             ras::parse(source, reply)
@@ -261,6 +284,16 @@ impl Reading {
                 .push(InputError::because("read", path, in_words(&error))),
         }
     }
+}
+
+/// What the engine could not read of the dumps.
+fn broken_dumps(snapshot: &Snapshot) -> impl Iterator<Item = InputError> + '_ {
+    let dumps = snapshot.inputs.sources.iter();
+    let dumps = dumps.filter(|s| s.kind == SourceKind::Dump && s.ended == Some(EndReason::Eof));
+    dumps.filter_map(|s| {
+        let why = s.problem.clone()?;
+        Some(InputError::because("read", Path::new(&s.name), why))
+    })
 }
 
 /// Opens a journal in a file.

@@ -111,6 +111,7 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
     let Found {
         logs: pipes,
         answers,
+        dumps: _,
         journals,
         stdin,
         passed_over,
@@ -225,7 +226,7 @@ fn saved_answers(tailer: &mut Tailer, answers: &[Log]) -> Vec<What> {
         let source = tailer.new_source();
         let info = source_info(source, answer, SourceKind::Ras);
         inputs.push(What::Other(Input::Source(info)));
-        let (why, detail) = match Reader::whole(answer, ras::REPLY_BYTES) {
+        let (why, detail) = match Reader::whole(answer, ras::REPLY_BYTES, "answer of RAS") {
             Ok(reply) => {
                 inputs.push(What::Ras { source, reply });
                 (EndReason::Eof, None)

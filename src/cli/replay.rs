@@ -54,14 +54,15 @@ fn open(args: &ReplayArgs, common: &Common) -> anyhow::Result<(Box<dyn Script>, 
     let Found {
         logs,
         answers,
+        dumps,
         journals,
         stdin,
         passed_over,
         mut problems,
     } = Discoverer::new(&args.paths).search();
     if common.verbose {
-        let taken = logs.iter().chain(&answers);
-        let taken: Vec<String> = taken.map(|log| log.name.clone()).collect();
+        let files = logs.iter().chain(&answers).chain(&dumps);
+        let taken: Vec<String> = files.map(|log| log.name.clone()).collect();
         messages::inputs(&taken, &passed_over);
     }
     let piped = logs.iter().find(|log| log.pipe).map(|log| log.path.clone());
@@ -69,7 +70,8 @@ fn open(args: &ReplayArgs, common: &Common) -> anyhow::Result<(Box<dyn Script>, 
         let problem = InputError::because("replay", &pipe, "a pipe cannot go back");
         return Err(problem.hint("save it in a file first").into());
     }
-    match (journals.as_slice(), logs.is_empty() && answers.is_empty()) {
+    let nothing = logs.is_empty() && answers.is_empty() && dumps.is_empty();
+    match (journals.as_slice(), nothing) {
         ([journal], true) => {
             for problem in &problems {
                 messages::problem(problem);
@@ -81,7 +83,7 @@ fn open(args: &ReplayArgs, common: &Common) -> anyhow::Result<(Box<dyn Script>, 
                 messages::problem(problem);
             }
             Ok((
-                Box::new(FilesScript::new(logs, args.claim.stuck).then(answers)),
+                Box::new(FilesScript::new(logs, dumps, args.claim.stuck).then(answers)),
                 !problems.is_empty(),
             ))
         }

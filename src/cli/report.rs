@@ -15,7 +15,7 @@ use crate::sources::ras::Endpoint;
 /// Arguments of `unhang report`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Logs: files, patterns, folders, journals, or - for standard input; the present folder if none
+    /// Logs and Flight Recorder dumps: files, patterns, folders, journals, or - for standard input; the present folder if none
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) claim: ClaimArgs,

@@ -209,7 +209,7 @@ impl Session<'_> {
         let mut without = plan.clone();
         // One size tells of the path; correctness was not asked.
         without.sizes = Sizes::One;
-        without.ops = vec![Op::AllReduce];
+        without.timed = vec![Op::AllReduce];
         without.correctness = false;
         let mut with = without.clone();
         for setting in &self.args.ab {
@@ -273,7 +273,7 @@ fn pairs(plan: &Plan) -> anyhow::Result<Vec<(String, Plan)>> {
             pair.seats = plan::seats(&[*a, *b], 1);
             pair.world = 2;
             pair.sizes = one_size(pair.sizes);
-            pair.ops = vec![Op::AllReduce, Op::SendRecv];
+            pair.timed = vec![Op::AllReduce, Op::SendRecv];
             plans.push((format!("GPU {a} - GPU {b}"), pair));
         }
     }
@@ -288,7 +288,7 @@ fn transports(plan: &Plan) -> Vec<(String, Plan)> {
     let off = |names: &[&str]| {
         let mut plan = plan.clone();
         plan.sizes = one_size(plan.sizes);
-        plan.ops = vec![Op::AllReduce];
+        plan.timed = vec![Op::AllReduce];
         for name in names {
             plan.env.insert((*name).to_owned(), "1".to_owned());
         }
@@ -369,6 +369,11 @@ fn plan_of(args: &SelftestArgs) -> anyhow::Result<Plan> {
         libraries: BTreeMap::new(),
         env: BTreeMap::new(),
         env_of: BTreeMap::new(),
+        // The quick test times the operation that training waits for; which are checked is another matter.
+        timed: match (args.bandwidth, args.ops.is_empty()) {
+            (SizesArg::Quick, true) => vec![Op::AllReduce],
+            _ => ops_of(&args.ops),
+        },
         ops: ops_of(&args.ops),
         sizes: match args.bandwidth {
             SizesArg::None => Sizes::None,

@@ -26,7 +26,7 @@ const RAS_EVERY: Duration = Duration::from_secs(5);
 /// Arguments of `unhang watch`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// Logs: files, patterns, folders, or - for standard input; the present folder if none.
+    /// Logs and Flight Recorder dumps: files, patterns, folders, or - for standard input; the present folder if none.
     /// Files that appear later below a folder are watched too
     pub(crate) paths: Vec<PathBuf>,
     /// Record everything that is seen, to be played again with `unhang replay`

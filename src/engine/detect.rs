@@ -6,6 +6,7 @@ mod died;
 mod draft;
 mod interface;
 mod interface_hosts;
+mod join;
 mod lines;
 mod logs;
 mod mismatch;
@@ -14,6 +15,7 @@ mod missing_calls;
 mod p2p;
 mod pytorch;
 mod ras;
+mod recorder;
 mod reports;
 mod silent;
 pub mod wait;
@@ -26,6 +28,8 @@ use super::finding::Finding;
 use super::hits::Hits;
 use super::input::Time;
 use super::job::{CommRec, Job, Member, RankRec, Ranks, Record};
+use super::vocab::{Effect, Role, Severity};
+use super::witness::recorder::Recorded;
 
 pub use draft::{Draft, ranges};
 pub use reports::Reports;
@@ -36,6 +40,8 @@ pub struct Scene<'a> {
     pub job: &'a Job,
     /// Ranks and communicators of the current attempt.
     pub ranks: &'a Ranks,
+    /// What Flight Recorder dumps say.
+    pub recorded: &'a Recorded<'a>,
     /// Writers and their hints.
     pub writers: &'a [Writer],
     /// Rules and thresholds.
@@ -192,6 +198,11 @@ pub fn run(scene: &Scene<'_>) -> Vec<Finding> {
     compare::detect(scene, &mut found);
     silent::detect(scene, &mut found);
     logs::detect(scene, &mut found);
+    let explained = found.iter().any(|f| {
+        f.role == Role::Cause && f.severity == Severity::Error && f.effect != Effect::None
+    });
+    let dumps = recorder::detect(scene, explained);
+    join::join(scene, &mut found, dumps);
     compare::disambiguate(scene, &mut found);
     found.sort_by(|a, b| (&a.id, &a.comm, &a.accused).cmp(&(&b.id, &b.comm, &b.accused)));
     found

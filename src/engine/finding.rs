@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ids::{RuleIx, SourceId};
 use super::vocab::{Class, Confidence, Effect, FixKind, Phase, Role, Severity};
+use super::witness::Witness;
 
 /// One line that supports a finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +17,8 @@ pub struct Evidence {
     pub offset: u64,
     /// Bytes of the line.
     pub len: u32,
+    /// For an entry of a dump: its number there; the dump has no lines, so `line` is 0.
+    pub entry: Option<u64>,
     /// The world rank that wrote it, if known.
     pub rank: Option<u32>,
     /// The line (cut at [`super::limits::EVIDENCE_BYTES`]), lossy, with control characters as they are:
@@ -87,4 +90,8 @@ pub struct Finding {
     pub missing: Vec<String>,
     /// Ids of findings that this one explains.
     pub explains: Vec<String>,
+    /// Who supports it.
+    pub witnesses: BTreeSet<Witness>,
+    /// Where in the program the ranks are, by the dumps' stacks: a sentence without its end.
+    pub sites: Option<String>,
 }

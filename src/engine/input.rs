@@ -29,6 +29,8 @@ pub enum SourceKind {
     Child,
     /// Answers of NCCL RAS, saved or asked for.
     Ras,
+    /// A file with a dump of PyTorch's Flight Recorder.
+    Dump,
 }
 
 /// Everything known about a source before its first byte.
@@ -78,9 +80,9 @@ pub enum ProcessState {
 
 /// One thing that the outside tells the engine.
 ///
-/// A journal is these, one after another, each with the time it was seen. GPU samples, RAS replies,
-/// Flight Recorder dumps and self-test events join here as further variants; a journal's reader
-/// skips and counts kinds it does not know.
+/// A journal is these, one after another, each with the time it was seen. GPU samples, RAS replies
+/// and self-test events join here as further variants; a journal's reader skips and counts kinds it
+/// does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
     /// A new source; must come before its bytes.
@@ -93,6 +95,13 @@ pub enum Input<'a> {
         offset: u64,
         /// The bytes, cut anywhere.
         chunk: &'a [u8],
+    },
+    /// A whole dump of PyTorch's Flight Recorder; a later one of the same source replaces it.
+    Dump {
+        /// The source.
+        source: SourceId,
+        /// The file, unpacked.
+        bytes: &'a [u8],
     },
     /// The file was replaced by a new one under the same name; offsets start again.
     Rotated(SourceId),

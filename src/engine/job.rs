@@ -26,6 +26,7 @@ use super::input::{ProcessState, Time};
 use super::limits;
 use super::line::{Head, Line};
 use super::vocab::{LineClass, Phase};
+use super::witness::recorder::Recorder;
 
 /// Everything the lines said so far.
 #[derive(Debug, Default)]
@@ -38,6 +39,8 @@ pub struct Job {
     pub members: Vec<Member>,
     /// Distinct calls, by the id that a communicator's reference sequence holds.
     pub calls: Vec<Call>,
+    /// What Flight Recorder dumps say.
+    pub recorder: Recorder,
     /// Process states seen from outside, by host and pid.
     pub processes: Vec<(String, u32, ProcessState)>,
     /// What NCCL RAS answered.

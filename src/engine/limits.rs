@@ -29,3 +29,24 @@ pub const LINKS: usize = 256;
 pub const EVENTS_PER_WRITER: usize = 32;
 /// Ranks of a job; a number above it is not believed: a torn or hostile line, not a job.
 pub const RANKS: u32 = 1 << 17;
+/// Bytes of a Flight Recorder dump; a larger one is refused. 20,000 calls with their stacks take 10 MiB,
+/// and a record of a journal holds no more.
+pub const DUMP_BYTES: usize = 30 << 20;
+/// Values in a dump, texts, lists and dictionaries included.
+pub const DUMP_VALUES: usize = 8 << 20;
+/// Lists in each other in a dump.
+pub const DUMP_DEPTH: usize = 64;
+/// Numbers that a pickle's writer may leave out between two values that it remembers.
+pub const DUMP_MEMO_HOLE: usize = 1 << 12;
+/// Calls kept of one dump, the newest.
+pub const DUMP_ENTRIES: usize = 1 << 18;
+/// Tensors compared of one call, and dimensions of each.
+pub const DUMP_TENSORS: usize = 4_096;
+/// Frames kept of one stack, innermost first.
+pub const DUMP_FRAMES: usize = 64;
+/// Process groups kept of one dump.
+pub const DUMP_GROUPS: usize = 4_096;
+/// Distinct calls kept over all dumps.
+pub const DUMP_CALLS: usize = 1 << 20;
+/// Distinct texts, frames and stacks kept over all dumps, each.
+pub const DUMP_DISTINCT: usize = 1 << 18;

@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use super::input::{EndReason, SourceKind, Time};
 use super::vocab::{Class, Confidence, Phase, State};
+use super::witness::Said;
 
 /// Everything there is to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,6 +153,8 @@ pub struct MemberView {
     pub reached: Option<u64>,
     /// Its last collective in words (`AllReduce 1048576 float32 sum`).
     pub last_call: Option<String>,
+    /// What witnesses beside the logs say of it.
+    pub said: Vec<Said>,
 }
 
 /// One variable or version, and who says what.

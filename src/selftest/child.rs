@@ -22,8 +22,10 @@ pub struct Task {
     pub world: u32,
     /// CUDA device.
     pub device: u32,
-    /// Operations.
+    /// Operations that are compared with the CPU's answer.
     pub ops: Vec<Op>,
+    /// Operations that are timed.
+    pub timed: Vec<Op>,
     /// What is timed.
     pub sizes: Sizes,
     /// Whether every operation is compared with the CPU's answer.
@@ -296,7 +298,7 @@ fn bandwidth(task: &Task, device: &Device, comm: &Comm<'_>, free: u64) -> Result
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let send = device.zeros(most)?;
     let mut recv = device.zeros(most)?;
-    for op in &task.ops {
+    for op in &task.timed {
         for bytes in &sizes {
             let count = elements(*op, *bytes, task.world);
             if count == 0 {

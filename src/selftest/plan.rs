@@ -121,8 +121,10 @@ pub struct Plan {
     pub env: BTreeMap<String, String>,
     /// Settings of single ranks.
     pub env_of: BTreeMap<u32, BTreeMap<String, String>>,
-    /// Operations.
+    /// Operations that are compared with the CPU's answer.
     pub ops: Vec<Op>,
+    /// Operations that are timed.
+    pub timed: Vec<Op>,
     /// What is timed.
     pub sizes: Sizes,
     /// How long a step may take.

@@ -124,6 +124,7 @@ impl Runner<'_> {
             world: plan.world,
             device: seat.device,
             ops: plan.ops.clone(),
+            timed: plan.timed.clone(),
             sizes: plan.sizes,
             correctness: plan.correctness,
             sharers: u32::try_from(sharers.count()).unwrap_or(u32::MAX),

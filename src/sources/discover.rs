@@ -42,6 +42,8 @@ pub struct Found {
     pub logs: Vec<Log>,
     /// Saved answers of NCCL RAS, by name.
     pub answers: Vec<Log>,
+    /// Flight Recorder dumps; again whenever one has changed.
+    pub dumps: Vec<Log>,
     /// Journals that were named.
     pub journals: Vec<PathBuf>,
     /// True if standard input was named (`-`).
@@ -59,8 +61,10 @@ pub struct Discoverer {
     base: PathBuf,
     /// Paths already given out.
     given: HashSet<PathBuf>,
-    /// Files that were no log when they looked like this.
+    /// Files that were no log when they looked like this, and dumps that were given.
     refused: HashMap<PathBuf, (u64, Option<SystemTime>)>,
+    /// Names of dumps without the number at their end: an empty file called so is a dump that was not written.
+    dump_names: HashSet<PathBuf>,
     /// Problems already told.
     told: HashSet<PathBuf>,
     first: bool,
@@ -72,6 +76,7 @@ struct Walk {
     folders: HashSet<(u64, u64)>,
     files: HashMap<(u64, u64), PathBuf>,
     links: Vec<PathBuf>,
+    empty: Vec<(PathBuf, u64, Option<SystemTime>)>,
     entries: usize,
 }
 
@@ -89,6 +94,7 @@ impl Discoverer {
             args,
             given: HashSet::new(),
             refused: HashMap::new(),
+            dump_names: HashSet::new(),
             told: HashSet::new(),
             first: true,
         }
@@ -101,6 +107,7 @@ impl Discoverer {
             folders: HashSet::new(),
             files: HashMap::new(),
             links: Vec::new(),
+            empty: Vec::new(),
             entries: 0,
         };
         for arg in self.args.clone() {
@@ -108,6 +115,14 @@ impl Discoverer {
         }
         for link in std::mem::take(&mut walk.links) {
             self.file(&link, Chosen::BySearch, &mut walk);
+        }
+        for (path, len, modified) in std::mem::take(&mut walk.empty) {
+            let look = (len, modified);
+            if self.dump_names.contains(&without_number(&path)) {
+                self.give_dump(&path, Packing::Plain, look, &mut walk);
+            } else {
+                self.refuse(&path, look, "empty", &mut walk);
+            }
         }
         self.first = false;
         let mut found = walk.found;
@@ -118,22 +133,21 @@ impl Discoverer {
                 format!("more than {ENTRIES} files below it; the rest is left out"),
             ));
         }
-        for files in [&mut found.logs, &mut found.answers] {
-            files.sort_by(|a, b| {
-                natural(&a.name)
-                    .cmp(&natural(&b.name))
-                    .then_with(|| a.path.cmp(&b.path))
-            });
-        }
-        if found.logs.len() > LOGS {
-            let why = format!(
-                "{} logs are more than {LOGS}; the rest is left out",
-                found.logs.len()
-            );
-            found
-                .problems
-                .push(InputError::because("read", &self.base, why));
-            found.logs.truncate(LOGS);
+        for (files, what) in [
+            (&mut found.logs, "logs"),
+            (&mut found.dumps, "dumps"),
+            (&mut found.answers, "answers of RAS"),
+        ] {
+            files.sort_by_cached_key(|log| (natural(&log.name), log.path.clone()));
+            if files.len() > LOGS {
+                let why = format!(
+                    "{} {what} are more than {LOGS}; the rest is left out",
+                    files.len()
+                );
+                let problem = InputError::because("read", &self.base, why);
+                found.problems.push(problem);
+                files.truncate(LOGS);
+            }
         }
         found
             .problems
@@ -302,7 +316,8 @@ impl Discoverer {
                 "a journal of unhang: name it to replay it",
                 walk,
             ),
-            Ok(Guess::Empty) => self.refuse(path, look, "empty", walk),
+            Ok(Guess::Dump(packing)) => self.give_dump(path, packing, look, walk),
+            Ok(Guess::Empty) => walk.empty.push((path.to_owned(), look.0, look.1)),
             Ok(Guess::Not(why)) if chosen == Chosen::ByName => {
                 self.given.insert(path.to_owned());
                 let problem = InputError::because("read", path, format!("it is {why}, not a log"));
@@ -325,6 +340,26 @@ impl Discoverer {
             len: meta.len(),
             pipe: false,
         }
+    }
+
+    /// A dump is written whole and replaced by the next one.
+    fn give_dump(
+        &mut self,
+        path: &Path,
+        packing: Packing,
+        look: (u64, Option<SystemTime>),
+        walk: &mut Walk,
+    ) {
+        self.refused.insert(path.to_owned(), look);
+        self.dump_names.insert(without_number(path));
+        let name = self.name_of(path);
+        walk.found.dumps.push(Log {
+            path: path.to_owned(),
+            name,
+            packing,
+            len: look.0,
+            pipe: false,
+        });
     }
 
     fn special(&mut self, path: &Path, kind: FileType, chosen: Chosen, walk: &mut Walk) {
@@ -390,6 +425,13 @@ impl Discoverer {
         let name = path.strip_prefix(&self.base).unwrap_or(path);
         name.to_string_lossy().into_owned()
     }
+}
+
+/// `fr/trace_rank_12.json` → `fr/trace_rank_`
+fn without_number(path: &Path) -> PathBuf {
+    let text = path.to_string_lossy();
+    let stem = text.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '/');
+    PathBuf::from(stem.trim_end_matches(|c: char| c.is_ascii_digit()))
 }
 
 fn no_such(arg: &Path, error: &io::Error) -> InputError {

@@ -21,7 +21,10 @@ pub const PORT: u16 = 28028;
 /// Connecting takes this long at most; a frozen process may own the accept, so it is tried again.
 const CONNECT: Duration = Duration::from_secs(1);
 const ATTEMPTS: u32 = 2;
-/// RAS gives each of its own peers this long, in seconds; a report takes twice this at most.
+/// All processes of a host listen on one port, and the kernel picks one: if that one is frozen it never
+/// says a word, and another connection most likely reaches another process.
+const GREETINGS: u32 = 6;
+/// RAS gives each of its own peers this long, in seconds; a report takes two to three of these.
 const LEG: u64 = 5;
 /// A line of the server, before the report.
 const LINE: usize = 1024;
@@ -31,7 +34,7 @@ const LINE: usize = 1024;
 pub struct Patience {
     /// For the server's short answers, each.
     pub answer: Duration,
-    /// For the whole report: two legs and what the network takes.
+    /// For the whole report: its legs and what the network takes.
     pub report: Duration,
 }
 
@@ -39,7 +42,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             answer: Duration::from_secs(3),
-            report: Duration::from_secs(2 * LEG + 5),
+            report: Duration::from_secs(3 * LEG + 5),
         }
     }
 }
@@ -116,12 +119,7 @@ impl Endpoint {
     /// # Errors
     /// If nobody listens, if what listens is not RAS, or if the report does not come in time.
     pub fn ask(&self, patience: Patience) -> Result<Vec<u8>, InputError> {
-        let mut session = Session::open(self, patience)?;
-        session.say("CLIENT PROTOCOL 2")?;
-        let hello = session.line()?;
-        if !hello.starts_with("SERVER PROTOCOL ") {
-            return Err(session.failed("what listens there is not NCCL RAS"));
-        }
+        let mut session = self.greeted(patience)?;
         session.say(&format!("TIMEOUT {LEG}"))?;
         session.line()?;
         session.say("SET FORMAT json")?;
@@ -129,6 +127,27 @@ impl Endpoint {
         // Verbose changes the text only: how many ranks of a group it lists.
         session.say(if json { "STATUS" } else { "VERBOSE STATUS" })?;
         session.rest()
+    }
+}
+
+impl Endpoint {
+    /// A session with somebody who answers.
+    fn greeted(&self, patience: Patience) -> Result<Session<'_>, InputError> {
+        let mut refused = None;
+        for _ in 0..GREETINGS {
+            let mut session = Session::open(self, patience)?;
+            session.say("CLIENT PROTOCOL 2")?;
+            match session.line() {
+                Ok(hello) if hello.starts_with("SERVER PROTOCOL ") => return Ok(session),
+                Ok(_) => return Err(session.failed("what listens there is not NCCL RAS")),
+                Err(error) if !error.why.contains("in time") => return Err(error),
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| {
+            let name = self.to_string();
+            InputError::because("ask RAS at", Path::new(&name), "nobody answers")
+        }))
     }
 }
 

@@ -39,18 +39,27 @@ impl Reader {
             })
     }
 
-    /// Reads a file whole, as answers and dumps are, `most` bytes of it and one more if there are more:
-    /// who gets them then sees that it is too long.
+    /// Reads a file whole and unpacked, as dumps and answers of RAS are; `what` it is, in words.
     ///
     /// # Errors
-    /// If it cannot be opened or read.
-    pub fn whole(log: &Log, most: usize) -> Result<Vec<u8>, InputError> {
-        let body = decompress::open(&log.path, log.packing)
-            .map_err(|error| InputError::io("open", &log.path, &error))?;
+    /// If it cannot be read, or is larger than `most` bytes.
+    pub fn whole(file: &Log, most: usize, what: &str) -> Result<Vec<u8>, InputError> {
         let mut bytes = Vec::new();
-        body.take(most as u64 + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| InputError::io("read", &log.path, &error))?;
+        let most = most as u64;
+        let mut body = decompress::open(&file.path, file.packing)
+            .map_err(|error| InputError::io("open", &file.path, &error))?
+            .take(most + 1);
+        let read = body.read_to_end(&mut bytes);
+        read.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                InputError::because("read", &file.path, "the compressed file is cut off")
+            }
+            _ => InputError::io("read", &file.path, &error),
+        })?;
+        if bytes.len() as u64 > most {
+            let why = format!("it is larger than {} MiB, which no {what} is", most >> 20);
+            return Err(InputError::because("read", &file.path, why));
+        }
         Ok(bytes)
     }
 

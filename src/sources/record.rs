@@ -31,7 +31,14 @@ pub enum What {
         /// The answer.
         reply: Vec<u8>,
     },
-    /// Everything else; never [`Input::Ras`] or [`Input::Bytes`] when made by [`What::from_input`].
+    /// A dump, see [`Input::Dump`].
+    Dump {
+        /// The source.
+        source: SourceId,
+        /// The file, unpacked.
+        bytes: Vec<u8>,
+    },
+    /// Everything else; never what the other variants are for when made by [`What::from_input`].
     Other(Input<'static>),
 }
 
@@ -52,6 +59,10 @@ impl What {
             Input::Ras { source, reply } => Self::Ras {
                 source: *source,
                 reply: reply.to_vec(),
+            },
+            Input::Dump { source, bytes } => Self::Dump {
+                source: *source,
+                bytes: bytes.to_vec(),
             },
             Input::Source(info) => Self::Other(Input::Source(info.clone())),
             Input::Rotated(source) => Self::Other(Input::Rotated(*source)),
@@ -94,6 +105,10 @@ impl What {
                 source: *source,
                 reply,
             },
+            Self::Dump { source, bytes } => Input::Dump {
+                source: *source,
+                bytes,
+            },
             Self::Other(input) => input.clone(),
         }
     }
@@ -104,6 +119,7 @@ impl What {
         match self {
             Self::Bytes { chunk, .. } => chunk.len() as u64,
             Self::Ras { reply, .. } => reply.len() as u64,
+            Self::Dump { bytes, .. } => bytes.len() as u64,
             Self::Other(_) => 0,
         }
     }
@@ -118,12 +134,15 @@ impl What {
     #[must_use]
     pub fn source(&self) -> Option<SourceId> {
         match self {
-            Self::Bytes { source, .. } | Self::Ras { source, .. } => Some(*source),
+            Self::Bytes { source, .. } | Self::Ras { source, .. } | Self::Dump { source, .. } => {
+                Some(*source)
+            }
             Self::Other(input) => match input {
                 Input::Source(info) => Some(info.id),
                 Input::Rotated(source) | Input::Truncated(source) => Some(*source),
                 Input::Bytes { source, .. }
                 | Input::Ras { source, .. }
+                | Input::Dump { source, .. }
                 | Input::Ended { source, .. } => Some(*source),
                 Input::Process { .. } | Input::Claim { .. } | Input::Tick => None,
             },
@@ -134,12 +153,15 @@ impl What {
     pub fn shift_source(&mut self, base: u32) {
         let shift = |source: &mut SourceId| source.0 = source.0.saturating_add(base);
         match self {
-            Self::Bytes { source, .. } | Self::Ras { source, .. } => shift(source),
+            Self::Bytes { source, .. } | Self::Ras { source, .. } | Self::Dump { source, .. } => {
+                shift(source);
+            }
             Self::Other(input) => match input {
                 Input::Source(info) => shift(&mut info.id),
                 Input::Rotated(source) | Input::Truncated(source) => shift(source),
                 Input::Bytes { source, .. }
                 | Input::Ras { source, .. }
+                | Input::Dump { source, .. }
                 | Input::Ended { source, .. } => shift(source),
                 Input::Process { .. } | Input::Claim { .. } | Input::Tick => {}
             },

@@ -8,6 +8,7 @@ use memchr::memmem;
 
 use super::decompress::{self, Packing};
 use super::journal;
+use crate::engine::dump;
 
 /// Bytes looked at.
 const HEAD: usize = 8 << 10;
@@ -23,7 +24,9 @@ pub enum Guess {
     Ras(Packing),
     /// A journal written by `watch --record`.
     Journal,
-    /// Something else, in words that follow "is" (`a Flight Recorder dump`).
+    /// A dump of PyTorch's Flight Recorder, pickled or JSON.
+    Dump(Packing),
+    /// Something else, in words that follow "is" (`a picture`).
     Not(&'static str),
     /// Nothing yet: empty, and its name does not say that a log will come.
     Empty,
@@ -45,6 +48,8 @@ pub enum NameSays {
     Log,
     /// Programs, data and settings are called like this.
     Not(&'static str),
+    /// A dump, or else no log: what it is then.
+    Dump(&'static str),
     /// Nothing.
     Nothing,
 }
@@ -73,7 +78,6 @@ const OTHER_ENDS: &[&str] = &[
     "onnx",
     "pdf",
     "pid",
-    "pkl",
     "pt",
     "pth",
     "py",
@@ -92,10 +96,13 @@ const OTHER_ENDS: &[&str] = &[
     "yaml",
     "yml",
     "jsonl",
-    "json",
 ];
-/// What a file called `.json` is, unless its content says better.
-const JSON: &str = "JSON";
+/// Files called like this are looked into: a dump may be called anything.
+const DUMP_ENDS: &[(&str, &str)] = &[
+    ("json", "JSON"),
+    ("pkl", "a pickle"),
+    ("pickle", "a pickle"),
+];
 const PICTURE_ENDS: &[&str] = &["gif", "jpeg", "jpg", "png", "svg", "webp"];
 
 /// What the name alone says. `.gz` and `.zst` are looked through.
@@ -123,12 +130,13 @@ pub fn name_says(name: &str) -> NameSays {
     if PICTURE_ENDS.contains(&end) {
         return NameSays::Not("a picture");
     }
+    if let Some((_, what)) = DUMP_ENDS.iter().find(|(name, _)| *name == end)
+        && end.len() < lower.len()
+    {
+        return NameSays::Dump(what);
+    }
     if OTHER_ENDS.contains(&end) && end.len() < lower.len() {
-        return NameSays::Not(if end == "json" {
-            JSON
-        } else {
-            "not a log by its name"
-        });
+        return NameSays::Not("not a log by its name");
     }
     NameSays::Nothing
 }
@@ -146,17 +154,13 @@ pub fn look(path: &Path, chosen: Chosen) -> io::Result<Guess> {
         Chosen::ByName => NameSays::Log,
         Chosen::BySearch => name_says(&name),
     };
-    // Tools save what RAS answers as JSON.
-    if let NameSays::Not(why) = says
-        && why != JSON
-    {
+    if let NameSays::Not(why) = says {
         return Ok(Guess::Not(why));
     }
     let mut file = File::open(path)?;
-    let limit = if says == NameSays::Nothing {
-        LONG_HEAD
-    } else {
-        HEAD
+    let limit = match says {
+        NameSays::Log | NameSays::Not(_) => HEAD,
+        NameSays::Nothing | NameSays::Dump(_) => LONG_HEAD,
     };
     let mut head = read_head(&mut file, limit)?;
     let packing = Packing::of(&head);
@@ -194,14 +198,17 @@ fn guess(head: &[u8], packing: Packing, says: NameSays) -> Guess {
     if head.starts_with(journal::MAGIC) {
         return Guess::Journal;
     }
-    if head.starts_with(&[0x80, 0x02, b'}']) {
-        return Guess::Not("a Flight Recorder dump");
+    if dump::looks_like(head) {
+        return Guess::Dump(packing);
+    }
+    if matches!(head, [0x80, 2..=5, ..]) {
+        return Guess::Not("a pickle, and no Flight Recorder dump");
     }
     if is_ras(head) {
         return Guess::Ras(packing);
     }
-    if let NameSays::Not(why) = says {
-        return Guess::Not(why);
+    if let NameSays::Dump(what) = says {
+        return Guess::Not(what);
     }
     let nccl = has(" NCCL ");
     if is_binary(head) && !nccl {
@@ -278,15 +285,11 @@ mod tests {
         ] {
             assert_eq!(name_says(name), NameSays::Log, "{name}");
         }
-        for name in [
-            "truth.json",
-            "error.json",
-            "train.py",
-            "a.png",
-            "model.safetensors",
-            "job.sbatch",
-        ] {
+        for name in ["train.py", "a.png", "model.safetensors", "job.sbatch"] {
             assert!(matches!(name_says(name), NameSays::Not(_)), "{name}");
+        }
+        for name in ["truth.json", "fr_rank_3.json.gz", "trace_3.pkl"] {
+            assert!(matches!(name_says(name), NameSays::Dump(_)), "{name}");
         }
         for name in ["host_7.txt", "core.123", "out", "fr_rank_0"] {
             assert_eq!(name_says(name), NameSays::Nothing, "{name}");
@@ -297,10 +300,15 @@ mod tests {
     fn contents() {
         let plain = |head: &[u8], says| guess(head, Packing::Plain, says);
         let nothing = NameSays::Nothing;
-        assert_eq!(
-            plain(b"\x80\x02}q\x00", NameSays::Log),
-            Guess::Not("a Flight Recorder dump")
-        );
+        let not_a_dump = Guess::Not("a pickle, and no Flight Recorder dump");
+        assert_eq!(plain(b"\x80\x02}q\x00", NameSays::Log), not_a_dump);
+        let a_dump = Guess::Dump(Packing::Plain);
+        let pickled = b"\x80\x02}(X\x07\0\0\0versionq\0X\x04\0\0\x002.10q\x01X\x09\0\0\0pg_config";
+        assert_eq!(plain(pickled, nothing), a_dump);
+        let text = br#"{"entries":[{"profiling_name":"nccl:all_reduce","record_id":0"#;
+        assert_eq!(plain(text, NameSays::Dump("JSON")), a_dump);
+        let truth = br#"{"case": "x", "class": "healthy"}"#;
+        assert_eq!(plain(truth, NameSays::Dump("JSON")), Guess::Not("JSON"));
         assert_eq!(
             plain(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0", NameSays::Log),
             Guess::Not("binary")
@@ -325,9 +333,9 @@ mod tests {
         assert_eq!(plain(text, nothing), ras);
         let session = [b"SERVER PROTOCOL 2\r\nOK\r\n", &text[..]].concat();
         assert_eq!(plain(&session, NameSays::Log), ras);
-        let json = NameSays::Not(JSON);
+        let json = NameSays::Dump("JSON");
         assert_eq!(plain(b"{\n  \"nccl_version\": \"2.28.9\",", json), ras);
-        assert_eq!(plain(b"{\n  \"case\": \"x\",", json), Guess::Not(JSON));
+        assert_eq!(plain(b"{\n  \"case\": \"x\",", json), Guess::Not("JSON"));
         assert_eq!(
             plain(
                 b"NCCL version 2.28.9+cuda13.0\nh:1:1 [0] NCCL INFO x\n",

@@ -7,14 +7,16 @@
 pub mod follow;
 pub mod hint;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 
 use self::follow::{Followed, Inode, Known, Look};
 use super::decompress::Packing;
 use super::discover::{Discoverer, Found, Log};
+use super::read::Reader;
 use crate::engine::ids::SourceId;
 use crate::engine::input::{Input, SourceInfo, SourceKind};
+use crate::engine::limits;
 use crate::error::InputError;
 
 /// Bytes taken of one file in one round, so that a busy file does not starve the others.
@@ -44,6 +46,9 @@ pub struct Tailer {
     new_files: Vec<(SourceId, PathBuf)>,
     /// Files that were rotated away, oldest first.
     left: VecDeque<Known>,
+    /// Dumps that were seen, and those that are to be read at the next poll.
+    dumps: HashMap<PathBuf, SourceId>,
+    unread: Vec<(SourceId, Log)>,
 }
 
 impl Tailer {
@@ -58,6 +63,8 @@ impl Tailer {
             problems: Vec::new(),
             new_files: Vec::new(),
             left: VecDeque::new(),
+            dumps: HashMap::new(),
+            unread: Vec::new(),
         }
     }
 
@@ -86,12 +93,38 @@ impl Tailer {
             self.files.push(Followed::new(id, log.path, log.packing));
         }
         found.logs = pipes;
+        for dump in found.dumps.drain(..) {
+            let known = self.dumps.get(&dump.path).copied();
+            let id = known.unwrap_or_else(|| self.new_source());
+            if known.is_none() {
+                sink(Input::Source(source_info(id, &dump, SourceKind::Dump)));
+                self.dumps.insert(dump.path.clone(), id);
+            }
+            self.unread.push((id, dump));
+        }
         found
+    }
+
+    /// Reads the dumps that are new or were written anew. One that is still being written is read again when it
+    /// has changed.
+    fn read_dumps(&mut self, round: &mut Round, sink: &mut dyn FnMut(Input<'_>)) {
+        for (source, dump) in std::mem::take(&mut self.unread) {
+            round.changing = true;
+            match Reader::whole(&dump, limits::DUMP_BYTES, "dump") {
+                Ok(bytes) => {
+                    round.bytes += bytes.len() as u64;
+                    let bytes = &bytes;
+                    sink(Input::Dump { source, bytes });
+                }
+                Err(problem) => self.problems.push(problem),
+            }
+        }
     }
 
     /// Looks at every file once and hands out what is new.
     pub fn poll(&mut self, sink: &mut dyn FnMut(Input<'_>)) -> Round {
         let mut round = Round::default();
+        self.read_dumps(&mut round, sink);
         for file in &mut self.files {
             match file.poll(&mut self.buf, sink) {
                 Look::Idle => {}
@@ -137,7 +170,7 @@ impl Tailer {
     /// True if no file is followed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+        self.files.is_empty() && self.dumps.is_empty()
     }
 
     /// Where events about the files, or about new ones, can come from.

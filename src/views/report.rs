@@ -91,11 +91,14 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// Where a line of evidence stands: `rank10.log:31`.
+/// Where a line of evidence stands: `rank10.log:31`, or `fr_rank_3#7` for an entry of a dump.
 #[must_use]
 pub fn place(snapshot: &Snapshot, evidence: &Evidence) -> String {
     match snapshot.inputs.sources.get(evidence.source.ix()) {
-        Some(source) => format!("{}:{}", source.name, evidence.line),
+        Some(source) => match evidence.entry {
+            Some(entry) => format!("{}#{entry}", source.name),
+            None => format!("{}:{}", source.name, evidence.line),
+        },
         None => format!("?:{}", evidence.line),
     }
 }

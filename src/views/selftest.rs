@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::escape::{Glyphs, harmless};
 use super::words;
 use crate::engine::finding::Finding;
-use crate::engine::vocab::{Role, Severity};
+use crate::engine::vocab::{Class, Role, Severity};
 use crate::selftest::ab::{Answer, Side};
 use crate::selftest::outcome::{Ended, Fault, Outcome, Verdict};
 use crate::selftest::plan::Op;
@@ -112,13 +112,19 @@ pub fn fault(fault: &Fault) -> String {
 #[must_use]
 pub fn explanation(outcome: &Outcome) -> Option<&Finding> {
     let snapshot = outcome.diagnosis.as_deref()?;
+    // That others wait for a rank that reported an error or ended explains nothing.
+    let known = matches!(
+        outcome.fault,
+        Some(Fault::Failed { .. } | Fault::Ended { .. })
+    );
+    let explains = |f: &&Finding| !(known && f.class == Class::MissingRank);
     let lead = snapshot
         .verdict
         .finding
         .and_then(|at| snapshot.findings.get(at));
-    lead.or_else(|| {
+    lead.filter(explains).or_else(|| {
         let mut findings = snapshot.findings.iter();
-        findings.find(|f| f.role != Role::Note && f.severity >= Severity::Warning)
+        findings.find(|f| f.role != Role::Note && f.severity >= Severity::Warning && explains(f))
     })
 }
 
@@ -141,7 +147,7 @@ pub fn text(outcome: &Outcome, shared: bool, glyphs: Glyphs) -> String {
     }
     for timed in &outcome.timed {
         line(&format!(
-            "  {:<14} {:>10}  {:>10} a call  algbw {:>10}  busbw {:>10}",
+            "  {:<14} {:>9} {:>10}  algbw {:>10}  busbw {:>10}",
             timed.op.name(),
             words::bytes(timed.bytes),
             micros(timed.seconds),
@@ -242,7 +248,8 @@ pub fn series_json(outcomes: &[(String, bool, Outcome)]) -> String {
     let runs: Vec<serde_json::Value> = outcomes
         .iter()
         .map(|(name, shared, outcome)| {
-            let run: serde_json::Value = serde_json::from_str(&json(outcome, *shared)).unwrap_or_default();
+            let run: serde_json::Value =
+                serde_json::from_str(&json(outcome, *shared)).unwrap_or_default();
             serde_json::json!({ "name": name, "run": run })
         })
         .collect();

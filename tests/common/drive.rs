@@ -20,14 +20,26 @@ pub(crate) fn diagnose_pieces<'a>(
     pieces: impl IntoIterator<Item = Piece<'a>>,
     stuck: bool,
 ) -> Snapshot {
+    diagnose_all(names, pieces, &[], stuck)
+}
+
+/// The same, and dumps behind the pieces.
+pub(crate) fn diagnose_all<'a>(
+    names: &[&str],
+    pieces: impl IntoIterator<Item = Piece<'a>>,
+    dumps: &[(&str, &[u8])],
+    stuck: bool,
+) -> Snapshot {
     let mut engine = Engine::new(CATALOG.clone(), Options::default());
-    for (n, name) in names.iter().enumerate() {
+    let logs = names.iter().map(|name| (*name, SourceKind::File));
+    let all = logs.chain(dumps.iter().map(|(name, _)| (*name, SourceKind::Dump)));
+    for (n, (name, kind)) in all.enumerate() {
         engine.handle(
             None,
             Input::Source(SourceInfo {
                 id: SourceId::from_ix(n),
-                name: (*name).to_owned(),
-                kind: SourceKind::File,
+                name: name.to_owned(),
+                kind,
                 host: None,
                 pid: None,
                 rank: None,
@@ -44,7 +56,11 @@ pub(crate) fn diagnose_pieces<'a>(
             },
         );
     }
-    for n in 0..names.len() {
+    for (n, (_, bytes)) in dumps.iter().enumerate() {
+        let source = SourceId::from_ix(names.len() + n);
+        engine.handle(None, Input::Dump { source, bytes });
+    }
+    for n in 0..names.len() + dumps.len() {
         let source = SourceId::from_ix(n);
         engine.handle(
             None,

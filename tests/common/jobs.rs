@@ -12,6 +12,8 @@ pub(crate) struct Case {
     pub(crate) stuck: bool,
     /// Its logs, sorted by path.
     pub(crate) logs: Vec<Log>,
+    /// Its Flight Recorder dumps, sorted by path.
+    pub(crate) dumps: Vec<Log>,
 }
 
 /// One log of a job.
@@ -39,21 +41,25 @@ fn read_case(kind: &str, folder: &Path) -> Case {
     let truth = fs::read(folder.join("truth.json")).expect("every job has a truth.json");
     let truth: serde_json::Value = serde_json::from_slice(&truth)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut logs = Vec::new();
-    collect_logs(folder, folder, &mut logs);
+    let (mut logs, mut dumps) = (Vec::new(), Vec::new());
+    let is_log = |path: &Path| path.extension().is_some_and(|extension| extension == "log");
+    let is_dump = |path: &Path| file_name(path).contains("_rank_");
+    collect(folder, folder, &is_log, &mut logs);
+    collect(folder, folder, &is_dump, &mut dumps);
     Case {
         name: format!("{kind}/{}", file_name(folder)),
         stuck: truth["stuck"].as_bool().unwrap_or(false),
         logs,
+        dumps,
     }
 }
 
-/// Takes `*.log`: neither dumps nor what RAS answered.
-fn collect_logs(folder: &Path, below: &Path, logs: &mut Vec<Log>) {
+/// Takes the files that `wanted` picks.
+fn collect(folder: &Path, below: &Path, wanted: &dyn Fn(&Path) -> bool, logs: &mut Vec<Log>) {
     for path in entries(folder) {
         if path.is_dir() {
-            collect_logs(&path, below, logs);
-        } else if path.extension().is_some_and(|extension| extension == "log") {
+            collect(&path, below, wanted, logs);
+        } else if wanted(&path) {
             let name = path
                 .strip_prefix(below)
                 .expect("found below it")
@@ -61,7 +67,7 @@ fn collect_logs(folder: &Path, below: &Path, logs: &mut Vec<Log>) {
                 .into_owned();
             logs.push(Log {
                 name,
-                bytes: fs::read(&path).expect("a readable log"),
+                bytes: fs::read(&path).expect("a readable file"),
             });
         }
     }

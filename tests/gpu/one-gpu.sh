@@ -83,6 +83,11 @@ for _ in $(seq 200); do
 done
 kill -9 $parent
 for _ in $(seq 50); do pgrep -f selftest-rank > /dev/null || break; sleep 0.1; done
+# The driver gives the memory back a moment after the last process has gone.
+for _ in $(seq 50); do
+    [ "$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1)" -le $((before + 50)) ] && break
+    sleep 0.1
+done
 after=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1)
 echo "children left: $(pgrep -fc selftest-rank), memory before $before MiB, after $after MiB"
 

@@ -12,6 +12,7 @@ use unhang::engine::snapshot::{
     SourceView, ValuesView, Verdict,
 };
 use unhang::engine::vocab::{Class, Confidence, Effect, FixKind, Phase, Role, Severity, State};
+use unhang::engine::witness::{Said, Witness};
 
 /// Every sample with its name.
 pub(crate) fn all() -> Vec<(&'static str, Snapshot)> {
@@ -201,6 +202,15 @@ fn skipped_collective() -> Snapshot {
         let member = &mut s.job.comms[0].members[rank];
         member.reached = Some(reached);
         member.last_call = Some("AllReduce 1048576 float32 sum".into());
+        let done = rank == 1;
+        member.said.push(Said {
+            witness: Witness::Dump,
+            source: SourceId(rank as u32),
+            reached: Some(reached),
+            call: Some("all_reduce of [1048576] Float".into()),
+            progress: Some(if done { "completed" } else { "scheduled" }.into()),
+            at: Some(format!("train.py:{} (main)", if done { 39 } else { 47 })),
+        });
     }
     let mut cause = finding(
         "COL002",
@@ -534,6 +544,7 @@ fn job(world: u32, per_host: u32, phase: Phase) -> Snapshot {
                 ended: false,
                 reached: None,
                 last_call: None,
+                said: vec![],
             })
             .collect(),
     }];
@@ -580,6 +591,8 @@ fn finding(id: &str, name: &str, class: Class, role: Role) -> Finding {
         fixes: vec![],
         missing: vec![],
         explains: vec![],
+        witnesses: BTreeSet::from([Witness::Log]),
+        sites: None,
     }
 }
 
@@ -589,6 +602,7 @@ fn line(rank: u32, number: u64, text: &str) -> Evidence {
         line: number,
         offset: 0,
         len: text.len() as u32,
+        entry: None,
         rank: Some(rank),
         text: text.into(),
     }

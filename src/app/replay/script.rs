@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::app::handle::Axis;
 use crate::engine::ids::SourceId;
 use crate::engine::input::{EndReason, Input, SourceKind, Time};
+use crate::engine::limits;
 use crate::engine::ras;
 use crate::error::in_words;
 use crate::sources::decompress::{self, Packing};
@@ -147,6 +148,9 @@ impl<R: Read + Seek + Send> Script for JournalScript<R> {
 /// Plays saved files: all of them progress together, in proportion to their sizes.
 pub struct FilesScript {
     logs: Vec<Log>,
+    /// Written when the job gave up: they come last.
+    dumps: Vec<Log>,
+    next_dump: usize,
     answers: Vec<Log>,
     claim: Option<Option<Duration>>,
     rate: Rate,
@@ -168,13 +172,15 @@ struct FileState {
 }
 
 impl FilesScript {
-    /// Plays these logs from the start; a claim comes at the end.
+    /// Plays these logs from the start; dumps and a claim come at the end.
     #[must_use]
-    pub fn new(logs: Vec<Log>, claim: Option<Option<Duration>>) -> Self {
-        let total: u64 = logs.iter().map(size).sum();
+    pub fn new(logs: Vec<Log>, dumps: Vec<Log>, claim: Option<Option<Duration>>) -> Self {
+        let total: u64 = logs.iter().chain(&dumps).map(size).sum();
         let piece = (total / PIECES).clamp(*PIECE.start(), *PIECE.end());
         let mut script = Self {
             logs,
+            dumps,
+            next_dump: 0,
             answers: Vec::new(),
             claim,
             rate: Rate::new(total),
@@ -201,12 +207,15 @@ impl FilesScript {
     fn begin(&mut self) {
         self.bytes = 0;
         self.claimed = false;
+        self.next_dump = 0;
         self.ready.clear();
         self.states = self.logs.iter().map(|_| FileState::default()).collect();
         self.queue = (0..self.logs.len()).map(|ix| Reverse((0, ix))).collect();
-        let sources = self.logs.iter().enumerate();
-        let sources = sources.map(|(ix, log)| {
-            Input::Source(source_info(SourceId::from_ix(ix), log, SourceKind::File))
+        let logs = self.logs.iter().map(|log| (log, SourceKind::File));
+        let dumps = self.dumps.iter().map(|dump| (dump, SourceKind::Dump));
+        let sources = logs.chain(dumps).enumerate();
+        let sources = sources.map(|(ix, (file, kind))| {
+            Input::Source(source_info(SourceId::from_ix(ix), file, kind))
         });
         self.ready.extend(sources.map(|input| Record {
             seen: None,
@@ -218,10 +227,10 @@ impl FilesScript {
     /// The next answer, with its source in front.
     fn read_answer(&mut self) -> Option<Record> {
         let answer = self.answers.get(self.answered)?;
-        let source = SourceId::from_ix(self.logs.len() + self.answered);
+        let source = SourceId::from_ix(self.logs.len() + self.dumps.len() + self.answered);
         self.answered += 1;
         let info = source_info(source, answer, SourceKind::Ras);
-        let (what, why, detail) = match Reader::whole(answer, ras::REPLY_BYTES) {
+        let (what, why, detail) = match Reader::whole(answer, ras::REPLY_BYTES, "answer of RAS") {
             Ok(reply) => (Some(What::Ras { source, reply }), EndReason::Eof, None),
             Err(error) => (None, EndReason::Unreadable, Some(error.why)),
         };
@@ -273,6 +282,32 @@ impl FilesScript {
     }
 }
 
+impl FilesScript {
+    /// The next dump, and then its end.
+    fn read_dump(&mut self) -> Option<Record> {
+        let dump = self.dumps.get(self.next_dump)?;
+        let source = SourceId::from_ix(self.logs.len() + self.next_dump);
+        self.next_dump += 1;
+        self.bytes += size(dump);
+        let end = |why, detail| Record {
+            seen: None,
+            what: What::Other(Input::Ended {
+                source,
+                why,
+                detail,
+            }),
+        };
+        match Reader::whole(dump, limits::DUMP_BYTES, "dump") {
+            Ok(bytes) => {
+                self.ready.push_back(end(EndReason::Eof, None));
+                let what = What::Dump { source, bytes };
+                Some(Record { seen: None, what })
+            }
+            Err(problem) => Some(end(EndReason::Unreadable, Some(problem.why))),
+        }
+    }
+}
+
 fn size(log: &Log) -> u64 {
     if log.packing == Packing::Plain {
         log.len
@@ -312,7 +347,8 @@ impl Script for FilesScript {
             .ready
             .pop_front()
             .or_else(|| self.read_piece())
-            .or_else(|| self.read_answer());
+            .or_else(|| self.read_answer())
+            .or_else(|| self.read_dump());
         if record.is_none() && !std::mem::replace(&mut self.claimed, true) {
             let claim = self
                 .claim

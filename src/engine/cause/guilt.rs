@@ -14,7 +14,7 @@ pub(super) fn of(scene: &Scene<'_>, finding: &Finding) -> (BTreeSet<u32>, BTreeS
         .ranks
         .ranks
         .iter()
-        .filter(|r| r.lines > 0)
+        .filter(|r| r.was_seen())
         .map(|r| r.rank)
         .collect();
     let all = !accused.is_empty() && seen.is_subset(&accused);

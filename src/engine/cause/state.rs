@@ -4,7 +4,7 @@ use crate::engine::detect::Scene;
 use crate::engine::detect::wait::{self, End};
 use crate::engine::finding::Finding;
 use crate::engine::job::Record;
-use crate::engine::vocab::{Class, Effect, Phase, State};
+use crate::engine::vocab::{Class, Effect, Phase, Role, State};
 
 /// How the logs end.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ fn ending(scene: &Scene<'_>) -> Ending {
     if wait::end_was_seen(scene) {
         return Ending::Seen;
     }
-    if scene.claimed || wait::standstill(scene).is_some() {
+    if wait::stands_still(scene) {
         Ending::Standstill
     } else {
         Ending::Open
@@ -96,12 +96,15 @@ fn went_on(cause: &Finding) -> bool {
 }
 
 fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> State {
-    let seen: Vec<_> = scene.ranks.ranks.iter().filter(|r| r.lines > 0).collect();
+    let seen: Vec<_> = scene.ranks.ranks.iter().filter(|r| r.was_seen()).collect();
     let badly = seen.iter().any(|r| wait::end_of(scene, r) == End::Badly);
     let symptom = findings
         .iter()
         .any(|f| matches!(f.effect, Effect::Fatal | Effect::Died | Effect::Standstill));
+    // Ranks wait in a call, and one that has to make it too left no trace.
+    let unaccounted = findings.iter().any(is_unaccounted);
     match ending {
+        Ending::Open if unaccounted => State::Waiting,
         Ending::Seen if badly => State::Failed,
         Ending::Seen => State::Completed,
         Ending::Standstill if knows_something(scene) || symptom => State::Hung,
@@ -114,12 +117,32 @@ fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> Sta
     }
 }
 
+/// A note about ranks that may have ended while others wait for them.
+pub(super) fn is_unaccounted(finding: &Finding) -> bool {
+    finding.role == Role::Note && finding.effect == Effect::Died && !finding.accused.is_empty()
+}
+
 /// NCCL or PyTorch said enough to compare ranks.
 fn knows_something(scene: &Scene<'_>) -> bool {
+    let recorded = scene
+        .recorded
+        .by_rank
+        .values()
+        .any(|(_, taken)| taken.entries > 0);
+    recorded
+        || scene.ranks.comms.iter().any(|c| {
+            c.members
+                .values()
+                .any(|m| scene.job.members[m.ix()].complete)
+        })
+}
+
+/// Some rank's calls were logged.
+pub(super) fn knows_calls(scene: &Scene<'_>) -> bool {
     scene.ranks.comms.iter().any(|c| {
         c.members
             .values()
-            .any(|m| scene.job.members[m.ix()].complete)
+            .any(|m| scene.job.members[m.ix()].called())
     })
 }
 
@@ -138,8 +161,10 @@ fn knows_application(scene: &Scene<'_>) -> bool {
 }
 
 /// The class of a verdict that rests on no finding.
-pub(super) fn class_without_cause(state: State) -> Class {
+pub(super) fn class_without_cause(scene: &Scene<'_>, state: State) -> Class {
     match state {
+        // NCCL stands and no call was logged: who called what is not known.
+        State::Hung if knows_something(scene) && !knows_calls(scene) => Class::Inconclusive,
         State::Healthy | State::Completed => Class::Healthy,
         // Every communicator is idle and equal: whatever it is, it is outside NCCL.
         State::Hung => Class::UserCode,

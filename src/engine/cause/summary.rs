@@ -4,13 +4,15 @@ use crate::engine::detect::{Scene, ranges};
 use crate::engine::finding::Finding;
 use crate::engine::vocab::{Role, State};
 
+use super::state;
+
 /// One line.
 pub(super) fn without_cause(scene: &Scene<'_>, state: State, findings: &[Finding]) -> String {
     let seen: Vec<u32> = scene
         .ranks
         .ranks
         .iter()
-        .filter(|r| r.lines > 0)
+        .filter(|r| r.was_seen())
         .map(|r| r.rank)
         .collect();
     let who = match seen.len() {
@@ -27,6 +29,11 @@ pub(super) fn without_cause(scene: &Scene<'_>, state: State, findings: &[Finding
                 "stands still, the cause is not in these logs: {}",
                 symptom.title
             ),
+            None if !state::knows_calls(scene) => {
+                format!(
+                    "{who} stand still; their logs do not show which collective each one called"
+                )
+            }
             None => "every communicator is idle and equal on all ranks: it is stuck outside NCCL"
                 .to_owned(),
         },
@@ -34,6 +41,10 @@ pub(super) fn without_cause(scene: &Scene<'_>, state: State, findings: &[Finding
             Some(symptom) => format!("failed, the cause is not in these logs: {}", symptom.title),
             None => "failed, the cause is not in these logs".to_owned(),
         },
+        State::Waiting => {
+            let note = findings.iter().find(|f| state::is_unaccounted(f));
+            note.map_or_else(|| "some ranks wait".to_owned(), |f| f.title.clone())
+        }
         _ => "these logs do not say what the job does".to_owned(),
     }
 }

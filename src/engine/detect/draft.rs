@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Scene;
 use crate::engine::catalog::template;
 use crate::engine::finding::{Evidence, Finding, Fix};
-use crate::engine::ids::RuleIx;
+use crate::engine::ids::{RuleIx, SourceId};
 use crate::engine::job::Kept;
 use crate::engine::limits;
 use crate::engine::vocab::{Confidence, Role, Severity};
+use crate::engine::witness::Witness;
 
 /// A finding before its texts are filled in.
 pub struct Draft<'a> {
@@ -59,6 +60,8 @@ impl<'a> Draft<'a> {
                 fixes: Vec::new(),
                 missing: Vec::new(),
                 explains: Vec::new(),
+                witnesses: BTreeSet::from([Witness::Log]),
+                sites: None,
             },
         }
     }
@@ -131,10 +134,43 @@ impl<'a> Draft<'a> {
             line: place.number,
             offset: place.offset,
             len: place.len,
+            entry: None,
             rank,
             text: line.text(),
         });
         self
+    }
+
+    /// An entry of a dump that supports it.
+    pub fn entry(&mut self, source: SourceId, record: u32, rank: u32, text: String) -> &mut Self {
+        self.finding.evidence.push(Evidence {
+            source,
+            line: 0,
+            offset: 0,
+            len: 0,
+            entry: Some(u64::from(record)),
+            rank: Some(rank),
+            text,
+        });
+        self
+    }
+
+    /// Where in the program the ranks are, in a sentence without its end.
+    pub fn sites(&mut self, sites: Option<String>) -> &mut Self {
+        self.finding.sites = sites;
+        self
+    }
+
+    /// Builds a finding that rests on dumps.
+    #[must_use]
+    pub fn finish(mut self) -> Finding {
+        self.finding.witnesses = BTreeSet::from([Witness::Dump]);
+        // The dumps that the rule asks for are here.
+        let mut finding = self.build();
+        finding
+            .missing
+            .retain(|text| !text.contains("TORCH_FR_BUFFER_SIZE"));
+        finding
     }
 
     /// Fills the templates and bounds the evidence.
@@ -151,7 +187,7 @@ impl<'a> Draft<'a> {
         let mut seen = BTreeSet::new();
         finding
             .evidence
-            .retain(|e| seen.insert((e.source, e.line, e.offset)));
+            .retain(|e| seen.insert((e.source, e.line, e.offset, e.entry)));
         let kept = finding.evidence.len() as u64;
         finding.evidence.truncate(limits::EVIDENCE_PER_FINDING);
         finding.more_evidence = self.count.max(kept) - finding.evidence.len() as u64;

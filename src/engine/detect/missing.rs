@@ -242,7 +242,7 @@ fn at_store(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         .ranks
         .ranks
         .iter()
-        .filter(|r| r.lines == 0)
+        .filter(|r| !r.was_seen())
         .map(|r| r.rank)
         .collect();
     let accused = if silent.len() == missing {
@@ -266,7 +266,7 @@ fn at_store(scene: &Scene<'_>, found: &mut Vec<Finding>) {
                     .ranks
                     .ranks
                     .iter()
-                    .filter(|r| r.lines > 0)
+                    .filter(|r| r.was_seen())
                     .map(|r| r.rank),
             )
             .accuse(accused);
@@ -297,10 +297,10 @@ fn not_at_rendezvous(scene: &Scene<'_>) -> Option<Finding> {
         return None;
     }
     let (absent, seen): (Vec<&RankRec>, Vec<&RankRec>) =
-        scene.ranks.ranks.iter().partition(|r| r.lines == 0);
+        scene.ranks.ranks.iter().partition(|r| !r.was_seen());
     let early = seen
         .iter()
-        .all(|r| scene.records(r).all(|r| r.phase <= Phase::Rendezvous));
+        .all(|rec| !rec.has_dump && scene.records(rec).all(|r| r.phase <= Phase::Rendezvous));
     if absent.is_empty() || absent.len() > seen.len() || !early {
         return None;
     }

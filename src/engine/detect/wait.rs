@@ -52,6 +52,13 @@ fn launches_stand<'a>(scene: &Scene<'a>) -> Option<&'a Kept> {
     })
 }
 
+/// True if the job is known to stand still: the user says so, a line proves it, or a dump shows a call that was
+/// given up.
+#[must_use]
+pub fn stands_still(scene: &Scene<'_>) -> bool {
+    scene.claimed || standstill(scene).is_some() || scene.recorded.timed_out()
+}
+
 /// True if silence proves that what `cause` tells of stands still: for longer than its rule's
 /// patience, while somebody watched, nobody who waits got any further and nobody who is waited for
 /// printed anything. Rules without `patience_s` are never proven so.
@@ -181,7 +188,7 @@ pub fn end_was_seen(scene: &Scene<'_>) -> bool {
         .all_records()
         .any(|(_, r)| r.reports.iter().any(|report| report.rank.is_some()));
     let stopped = scene.all_records().any(|(_, r)| r.stopped.is_some());
-    let mut seen = scene.ranks.ranks.iter().filter(|r| r.lines > 0).peekable();
+    let mut seen = scene.ranks.ranks.iter().filter(|r| r.was_seen()).peekable();
     let all_ended = seen.peek().is_some() && seen.all(|r| end_of(scene, r) != End::Unknown);
     reported || stopped || all_ended || unowned_end(scene)
 }

@@ -13,6 +13,7 @@ use crate::engine::demux::{Hint, Writer};
 use crate::engine::ids::{CommIx, SourceId, WriterIx};
 use crate::engine::limits;
 use crate::engine::line::Place;
+use crate::engine::witness::recorder::Recorded;
 
 /// One rank of the world.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +30,18 @@ pub struct RankRec {
     pub lines: u64,
     /// A source was given for it, even if empty.
     pub has_source: bool,
+    /// It left a Flight Recorder dump.
+    pub has_dump: bool,
     /// Distinct processes that claim the rank in the current attempt.
     pub processes: BTreeSet<(String, u32)>,
+}
+
+impl RankRec {
+    /// Anything at all was seen of it.
+    #[must_use]
+    pub fn was_seen(&self) -> bool {
+        self.lines > 0 || self.has_dump
+    }
 }
 
 /// One communicator, its members by rank in it.
@@ -71,8 +82,9 @@ pub struct Ranks {
 impl Ranks {
     /// Resolves them from everything seen so far.
     #[must_use]
-    pub fn resolve(job: &Job, writers: &[Writer]) -> Self {
-        let world = world_size(job, writers);
+    pub fn resolve(job: &Job, writers: &[Writer], recorded: &Recorded<'_>) -> Self {
+        // The logs' word comes first: dumps may be of another job.
+        let world = world_size(job, writers).or(recorded.world);
         let mut of_writer = strong_votes(job, writers, world);
         by_pid(job, writers, &mut of_writer);
         by_local_rank(job, writers, world, &mut of_writer);
@@ -91,7 +103,7 @@ impl Ranks {
             in_order: in_order(writers),
             ..Self::default()
         };
-        found.collect(job, writers);
+        found.collect(job, writers, recorded);
         found.collect_comms(job);
         found
     }
@@ -111,7 +123,7 @@ impl Ranks {
         self.rank_of(job.members[comm.members.get(&rank)?.ix()].writer)
     }
 
-    fn collect(&mut self, job: &Job, writers: &[Writer]) {
+    fn collect(&mut self, job: &Job, writers: &[Writer], recorded: &Recorded<'_>) {
         let reported = job
             .records
             .iter()
@@ -126,6 +138,7 @@ impl Ranks {
             .copied()
             .max()
             .max(reported)
+            .max(recorded.by_rank.keys().next_back().copied())
             .map_or(0, |rank| rank + 1);
         let count = self.world.unwrap_or(0).max(highest).min(limits::RANKS);
         self.ranks = (0..count)
@@ -170,6 +183,9 @@ impl Ranks {
             if let (Some(host), Some(pid)) = (&record.host, record.pid) {
                 rec.processes.insert((host.clone(), pid));
             }
+        }
+        for rec in &mut self.ranks {
+            rec.has_dump = recorded.by_rank.contains_key(&rec.rank);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::engine::snapshot::{
     AddressView, CommView, HostView, JobView, MemberView, RankView, ValuesView,
 };
 use crate::engine::vocab::Phase;
+use crate::engine::witness::recorder::{self, Recorded};
 
 /// Ranks by what they chose: subsystem, interface, address.
 type Choices = BTreeMap<(String, Option<String>, String), BTreeSet<u32>>;
@@ -17,7 +18,7 @@ type Choices = BTreeMap<(String, Option<String>, String), BTreeSet<u32>>;
 impl Job {
     /// The plain data that views show.
     #[must_use]
-    pub fn view(&self, ranks: &Ranks, writers: &[Writer]) -> JobView {
+    pub fn view(&self, ranks: &Ranks, writers: &[Writer], recorded: &Recorded<'_>) -> JobView {
         let comms_of = self.comms_by_writer(ranks);
         let mut rows: Vec<RankView> = ranks
             .ranks
@@ -30,7 +31,7 @@ impl Job {
                 .iter()
                 .map(|writer| self.writer_view(writer.ix(), writers)),
         );
-        JobView {
+        let mut view = JobView {
             world_size: ranks.world,
             hosts: self.host_views(ranks),
             ranks: rows,
@@ -42,7 +43,9 @@ impl Job {
             ras: self.ras_listeners(ranks),
             versions: self.versions(ranks),
             env: self.env(ranks),
-        }
+        };
+        recorder::view::add(&self.recorder, recorded, &mut view);
+        view
     }
 
     /// The communicators that each writer stands in, in their order.
@@ -89,7 +92,7 @@ impl Job {
             lines: rec.lines,
             last_seen: records.iter().filter_map(|r| r.last_seen).max(),
             guilty: false,
-            absent: rec.lines == 0,
+            absent: !rec.was_seen(),
             finding: None,
         }
     }
@@ -210,6 +213,7 @@ impl Job {
                 ended: member.is_over(),
                 reached: member.called().then_some(member.reached),
                 last_call: member.last_call.map(|call| call.words()),
+                said: Vec::new(),
             }
         });
         CommView {

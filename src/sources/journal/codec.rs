@@ -20,14 +20,16 @@ mod kind {
     pub(super) const PROCESS: u8 = 6;
     pub(super) const CLAIM: u8 = 7;
     pub(super) const TICK: u8 = 8;
+    pub(super) const DUMP: u8 = 9;
     pub(super) const RAS: u8 = 10;
 }
 
-const SOURCE_KINDS: [SourceKind; 5] = [
+const SOURCE_KINDS: [SourceKind; 6] = [
     SourceKind::File,
     SourceKind::Tail,
     SourceKind::Stdin,
     SourceKind::Child,
+    SourceKind::Dump,
     SourceKind::Ras,
 ];
 const END_REASONS: [EndReason; 4] = [
@@ -72,6 +74,10 @@ pub(crate) fn encode(out: &mut Vec<u8>, before: &mut u64, seen: Option<Time>, in
         Input::Ras { source, reply } => {
             varint(&mut payload, u64::from(source.0));
             (kind::RAS, *reply)
+        }
+        Input::Dump { source, bytes } => {
+            varint(&mut payload, u64::from(source.0));
+            (kind::DUMP, *bytes)
         }
         Input::Rotated(source) => {
             varint(&mut payload, u64::from(source.0));
@@ -219,6 +225,13 @@ fn decode(kind: u8, mut fields: Fields<'_>) -> Option<What> {
             return Some(What::Ras {
                 source: fields.source()?,
                 reply: fields.0.to_vec(),
+            });
+        }
+        kind::DUMP => {
+            let source = fields.source()?;
+            return Some(What::Dump {
+                source,
+                bytes: fields.0.to_vec(),
             });
         }
         kind::ROTATED => Input::Rotated(fields.source()?),

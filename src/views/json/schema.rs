@@ -11,6 +11,7 @@ use crate::engine::snapshot::{
     SourceView, ValuesView, Verdict,
 };
 use crate::engine::vocab::{Class, Confidence, FixKind, Phase, Role, Severity, State};
+use crate::engine::witness::Said;
 use crate::views::words;
 
 #[derive(Serialize)]
@@ -53,12 +54,15 @@ struct JsonFinding<'a> {
     fixes: Vec<JsonFix<'a>>,
     missing_evidence: &'a [String],
     explains: Vec<&'a str>,
+    witnesses: Vec<&'static str>,
+    sites: Option<&'a str>,
 }
 
 #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
 struct JsonEvidence<'a> {
     source: Option<&'a str>,
-    line: u64,
+    line: Option<u64>,
+    entry: Option<u64>,
     rank: Option<u32>,
     text: &'a str,
 }
@@ -156,6 +160,18 @@ struct JsonReached<'a> {
     last_call: Option<&'a str>,
     complete: bool,
     ended: bool,
+    /// Nothing where members are grouped: each says it of itself.
+    said: Vec<JsonSaid<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonSaid<'a> {
+    witness: &'static str,
+    source: Option<&'a str>,
+    ordinal: Option<u64>,
+    call: Option<&'a str>,
+    progress: Option<&'a str>,
+    at: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -200,7 +216,7 @@ impl<'a> Report<'a> {
                 .iter()
                 .map(|f| finding(f, &snapshot.inputs))
                 .collect(),
-            job: job(&snapshot.job, grouped),
+            job: job(&snapshot.job, &snapshot.inputs, grouped),
             inputs: inputs(&snapshot.inputs),
         }
     }
@@ -237,6 +253,8 @@ fn finding<'a>(finding: &'a Finding, inputs: &'a InputsView) -> JsonFinding<'a> 
         fixes: finding.fixes.iter().map(fix).collect(),
         missing_evidence: &finding.missing,
         explains: sorted(finding.explains.iter().map(String::as_str)),
+        witnesses: finding.witnesses.iter().map(|w| w.name()).collect(),
+        sites: finding.sites.as_deref(),
     }
 }
 
@@ -246,7 +264,8 @@ fn evidence<'a>(evidence: &'a Evidence, inputs: &'a InputsView) -> JsonEvidence<
             .sources
             .get(evidence.source.ix())
             .map(|s| s.name.as_str()),
-        line: evidence.line,
+        line: evidence.entry.is_none().then_some(evidence.line),
+        entry: evidence.entry,
         rank: evidence.rank,
         text: &evidence.text,
     }
@@ -264,10 +283,10 @@ fn fix(fix: &Fix) -> JsonFix<'_> {
     }
 }
 
-fn job(job: &JobView, grouped: bool) -> JsonJob<'_> {
+fn job<'a>(job: &'a JobView, inputs: &'a InputsView, grouped: bool) -> JsonJob<'a> {
     let mut hosts: Vec<JsonHost<'_>> = job.hosts.iter().map(|h| host(h, grouped)).collect();
     hosts.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut comms: Vec<JsonComm<'_>> = job.comms.iter().map(|c| comm(c, grouped)).collect();
+    let mut comms: Vec<JsonComm<'_>> = job.comms.iter().map(|c| comm(c, inputs, grouped)).collect();
     comms.sort_by(|a, b| a.id.cmp(&b.id));
     let mut ranks: Vec<JsonRank<'_>> = job.ranks.iter().map(|r| rank(r, &job.comms)).collect();
     if grouped {
@@ -386,7 +405,7 @@ fn group(ranks: Vec<JsonRank<'_>>) -> Vec<JsonRank<'_>> {
     out
 }
 
-fn comm(comm: &CommView, grouped: bool) -> JsonComm<'_> {
+fn comm<'a>(comm: &'a CommView, inputs: &'a InputsView, grouped: bool) -> JsonComm<'a> {
     let place = |m: &MemberView| (m.reached, m.last_call.clone(), m.complete, m.ended);
     let mut members: Vec<&MemberView> = comm.members.iter().filter(|m| m.rank.is_some()).collect();
     members.sort_by_key(|m| m.rank);
@@ -404,6 +423,12 @@ fn comm(comm: &CommView, grouped: bool) -> JsonComm<'_> {
             last_call: members[0].last_call.as_deref().and_then(known),
             complete: members[0].complete,
             ended: members[0].ended,
+            said: members[0]
+                .said
+                .iter()
+                .filter(|_| !grouped)
+                .map(|s| said(s, inputs))
+                .collect(),
         })
         .collect();
     reached.sort_by_key(|r| (r.rank, first(r.ranks.as_deref())));
@@ -412,6 +437,18 @@ fn comm(comm: &CommView, grouped: bool) -> JsonComm<'_> {
         nranks: comm.nranks,
         ranks,
         reached,
+    }
+}
+
+fn said<'a>(said: &'a Said, inputs: &'a InputsView) -> JsonSaid<'a> {
+    let source = inputs.sources.get(said.source.ix());
+    JsonSaid {
+        witness: said.witness.name(),
+        source: source.map(|s| s.name.as_str()),
+        ordinal: said.reached,
+        call: said.call.as_deref(),
+        progress: said.progress.as_deref(),
+        at: said.at.as_deref(),
     }
 }
 
@@ -456,6 +493,7 @@ fn source(source: &SourceView) -> JsonSource<'_> {
             SourceKind::Stdin => "stdin",
             SourceKind::Child => "child",
             SourceKind::Ras => "ras",
+            SourceKind::Dump => "dump",
         },
         bytes: source.bytes,
         lines: source.lines,

@@ -26,6 +26,8 @@ pub(in crate::views::tui) struct Group {
     pub(in crate::views::tui) last_call: Option<String>,
     /// Started, ready, ended.
     pub(in crate::views::tui) stage: &'static str,
+    /// What the dumps say: how far its call got, and where in the program it stands.
+    pub(in crate::views::tui) said: Option<String>,
     /// Its last call is unlike that of most others that have reached as far.
     pub(in crate::views::tui) differs: bool,
 }
@@ -33,11 +35,11 @@ pub(in crate::views::tui) struct Group {
 /// The members of a communicator by where they stand, the one least far first.
 #[must_use]
 pub(in crate::views::tui) fn groups(comm: &CommView) -> Vec<Group> {
-    fn key(m: &MemberView) -> (Option<u64>, Option<&str>, &'static str) {
-        (m.reached, m.last_call.as_deref(), stage(m))
+    fn key(m: &MemberView) -> (Option<u64>, Option<&str>, &'static str, Option<String>) {
+        (m.reached, m.last_call.as_deref(), stage(m), said(m))
     }
     let mut members: Vec<&MemberView> = comm.members.iter().collect();
-    members.sort_by_key(|m| (key(m), m.rank.unwrap_or(m.comm_rank)));
+    members.sort_by_cached_key(|m| (key(m), m.rank.unwrap_or(m.comm_rank)));
     let chunks: Vec<&[&MemberView]> = members.chunk_by(|a, b| key(a) == key(b)).collect();
     let mut groups: Vec<Group> = chunks
         .iter()
@@ -49,6 +51,7 @@ pub(in crate::views::tui) fn groups(comm: &CommView) -> Vec<Group> {
             reached: group[0].reached,
             last_call: group[0].last_call.clone(),
             stage: stage(group[0]),
+            said: said(group[0]),
             differs: false,
         })
         .collect();
@@ -63,6 +66,20 @@ pub(in crate::views::tui) fn groups(comm: &CommView) -> Vec<Group> {
         group.differs = logged && most >= group.ranks.len();
     }
     groups
+}
+
+/// `scheduled at train.py:212 (main)`
+fn said(member: &MemberView) -> Option<String> {
+    let said = member.said.first()?;
+    // Where the logs do not show calls, the dump's takes their place.
+    let call = said.call.as_ref().filter(|_| member.last_call.is_none());
+    let parts = [
+        call.cloned(),
+        said.progress.clone(),
+        said.at.as_ref().map(|at| format!("at {at}")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(" "))
 }
 
 fn stage(member: &MemberView) -> &'static str {
@@ -171,6 +188,9 @@ impl Widget for &Collectives<'_> {
                 Tone::Plain,
                 group.last_call.as_deref().unwrap_or(group.stage),
             );
+            if let Some(said) = &group.said {
+                pen.put(Tone::Quiet, &format!("  {said}"));
+            }
             if group.ranks.len() > 1 {
                 pen.put(
                     Tone::Quiet,

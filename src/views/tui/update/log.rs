@@ -118,6 +118,7 @@ pub(super) fn evidence(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
     let first = finding
         .evidence
         .iter()
+        .filter(|e| e.entry.is_none())
         .find_map(|e| Some((e.rank?, (e.source, e.line))));
     match first {
         Some((rank, place)) => open_log(ui, snapshot, rank, Some(place)),

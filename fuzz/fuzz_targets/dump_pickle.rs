@@ -1,0 +1,7 @@
+//! Flight Recorder dumps (the corpus is of pickle): hostile bytes are an error, never a crash.
+#![no_main]
+
+#[path = "../body.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::dump(bytes));

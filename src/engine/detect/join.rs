@@ -1,0 +1,146 @@
+//! One matter, one finding: what the logs and another witness found about the same thing becomes one.
+
+use std::collections::BTreeSet;
+
+use super::{Draft, Scene, ranges};
+use crate::engine::finding::Finding;
+use crate::engine::limits;
+use crate::engine::vocab::{Class, Role};
+
+/// Adds the findings of another witness to those of the logs. The one that names the guilty leads, else the surer
+/// one, else the logs'; the other's evidence goes into it. Where both name somebody and not the same, both stay and
+/// a note says so.
+pub(super) fn join(scene: &Scene<'_>, found: &mut Vec<Finding>, others: Vec<Finding>) {
+    let mut disagree = Vec::new();
+    for other in others {
+        let open = |f: &Finding| f.role != Role::Note;
+        let partner = found
+            .iter()
+            .position(|f| open(f) && f.witnesses != other.witnesses && same_matter(f, &other));
+        match partner {
+            Some(at) => {
+                let known = found.remove(at);
+                found.insert(at, merge(known, other));
+            }
+            _ => {
+                let against = found
+                    .iter()
+                    .find(|f| open(f) && open(&other) && contradicts(f, &other));
+                disagree.extend(against.and_then(|f| contradiction(scene, f, &other)));
+                found.push(other);
+            }
+        }
+    }
+    found.extend(disagree);
+}
+
+/// The same class, and the same ranks accused; or one accuses nobody, and both are about the same ranks.
+fn same_matter(a: &Finding, b: &Finding) -> bool {
+    // Who left no dump is who ended, or never came.
+    let gone = |f: &Finding| f.id == "FR001" && !f.accused.is_empty();
+    if gone(a) || gone(b) {
+        let ends = |f: &Finding| {
+            gone(f)
+                || matches!(
+                    f.class,
+                    Class::RankDied | Class::UserCode | Class::MissingRank
+                )
+        };
+        return ends(a) && ends(b) && a.accused == b.accused;
+    }
+    if a.class != b.class || a.class == Class::Inconclusive {
+        return false;
+    }
+    let meet = !a.ranks.is_disjoint(&b.ranks) || a.ranks.is_empty() || b.ranks.is_empty();
+    let accused = if a.accused.is_empty() || b.accused.is_empty() {
+        let about = |f: &Finding| {
+            f.ranks
+                .union(&f.accused)
+                .copied()
+                .collect::<BTreeSet<u32>>()
+        };
+        let (a, b) = (about(a), about(b));
+        a.is_subset(&b) || b.is_subset(&a)
+    } else {
+        a.accused == b.accused
+    };
+    meet && accused
+}
+
+/// Both name somebody of the same ranks, and nobody is named by both.
+fn contradicts(a: &Finding, b: &Finding) -> bool {
+    let named = !a.accused.is_empty() && !b.accused.is_empty();
+    a.class == b.class && named && a.ranks == b.ranks && a.accused.is_disjoint(&b.accused)
+}
+
+fn merge(known: Finding, other: Finding) -> Finding {
+    let leads = match (known.accused.is_empty(), other.accused.is_empty()) {
+        (true, false) => other.role != Role::Note,
+        (false, true) => false,
+        _ => other.confidence > known.confidence && other.role != Role::Note,
+    };
+    let (mut lead, second) = if leads {
+        (other, known)
+    } else {
+        (known, other)
+    };
+    if second.role == Role::Cause && lead.role == Role::Symptom && lead.id == second.id {
+        lead.role = Role::Cause;
+    }
+    if lead.id != second.id && second.id != "FR001" {
+        lead.explains.push(second.id.clone());
+    }
+    lead.explains.extend(second.explains);
+    lead.ranks.extend(second.ranks);
+    lead.hosts.extend(second.hosts);
+    lead.witnesses.extend(second.witnesses);
+    lead.confidence = lead.confidence.max(second.confidence);
+    lead.sites = lead.sites.or(second.sites);
+    if let (false, Some(sites)) = (leads, &lead.sites) {
+        lead.explanation
+            .push_str(&format!(" By the dumps {sites}."));
+    }
+    // The dumps that were asked for are here.
+    lead.missing
+        .retain(|text| !text.contains("TORCH_FR_BUFFER_SIZE"));
+    lead.more_evidence += second.more_evidence;
+    let mut evidence = Vec::new();
+    let (mut a, mut b) = (lead.evidence.into_iter(), second.evidence.into_iter());
+    // Two of the leading witness and one of the other fit a short report.
+    evidence.extend(a.by_ref().take(1));
+    evidence.extend(b.by_ref().take(1));
+    evidence.extend(a.by_ref().take(1));
+    loop {
+        let (next, of_other) = (a.next(), b.next());
+        if next.is_none() && of_other.is_none() {
+            break;
+        }
+        evidence.extend(next.into_iter().chain(of_other));
+    }
+    let kept = evidence.len().min(limits::EVIDENCE_PER_FINDING);
+    lead.more_evidence += (evidence.len() - kept) as u64;
+    evidence.truncate(kept);
+    lead.evidence = evidence;
+    lead
+}
+
+fn contradiction(scene: &Scene<'_>, log: &Finding, other: &Finding) -> Option<Finding> {
+    let mut draft = Draft::new(scene, "FR005")?;
+    let names = |f: &Finding| {
+        let ranks = ranges(f.accused.iter().copied());
+        format!("rank {ranks} ({})", f.id)
+    };
+    draft
+        .fact("logs", format!("the logs point at {}", names(log)))
+        .fact("dumps", format!("the dumps at {}", names(other)))
+        .ranks(log.accused.iter().chain(&other.accused).copied());
+    draft.finding().comm.clone_from(&other.comm);
+    let evidence = log
+        .evidence
+        .iter()
+        .take(3)
+        .chain(other.evidence.iter().take(3));
+    draft.finding().evidence = evidence.cloned().collect();
+    draft.finding().witnesses = log.witnesses.union(&other.witnesses).copied().collect();
+    Some(draft.build())
+}

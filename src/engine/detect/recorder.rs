@@ -1,0 +1,169 @@
+//! What Flight Recorder dumps show: ranks that called different things, ranks that never came, sends without a recv.
+//!
+//! The dumps are compared by group and by the number of the call in it, never by their place in the ring. A rank that
+//! is behind in one group because it waits in another is a symptom: the wait is followed to a rank that waits for
+//! nobody. That some ranks are through a call and others not yet is how a running job looks, and no fault.
+
+mod behind;
+mod calls;
+mod notes;
+mod p2p;
+mod stand;
+
+use std::collections::BTreeSet;
+
+use super::{Draft, Scene};
+use crate::engine::dump::{Common, Entry};
+use crate::engine::finding::Finding;
+use crate::engine::vocab::Role;
+use crate::engine::witness::recorder::GroupRec;
+
+use stand::Stand;
+
+/// Groups that are reported at most, of each kind.
+const MOST_GROUPS: usize = 8;
+
+/// Findings of the dumps alone. `explained` is true if the logs have found a cause by themselves.
+pub(super) fn detect(scene: &Scene<'_>, explained: bool) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let recorder = &scene.job.recorder;
+    if recorder.is_empty() {
+        return found;
+    }
+    notes::unusable(scene, &mut found);
+    if notes::of_another_job(scene, &mut found) {
+        return found;
+    }
+    let groups = &scene.recorded.groups;
+    let stands: Vec<Stand<'_>> = groups
+        .iter()
+        .map(|group| Stand::of(&recorder.common, group))
+        .collect();
+    let pairs = p2p::unmatched(&recorder.common, groups);
+    let waits = Waits::of(&stands, &pairs);
+    let differing = stands.iter().filter_map(|s| calls::finding(scene, s));
+    found.extend(differing.take(MOST_GROUPS));
+    found.extend(behind::findings(scene, &stands, &waits));
+    found.extend(p2p::findings(scene, &pairs, &waits));
+    if waits.no_root && waits.held.is_empty() && !found.iter().any(|f| f.id == "COLL007") {
+        behind::circle(scene, &stands, &pairs, &mut found);
+    }
+    let cause = found.iter().any(|f| f.role == Role::Cause);
+    found.extend(notes::without_dump(
+        scene,
+        &stands,
+        &waits,
+        explained || cause,
+    ));
+    if !cause && !explained {
+        found.extend(notes::all_in(scene, &stands));
+    }
+    found
+}
+
+/// Who waits, and for whom.
+struct Waits {
+    /// Ranks that stand in a call that everybody made, or in one that is not the same everywhere: held by neither
+    /// themselves nor an absent one.
+    held: BTreeSet<u32>,
+    /// Ranks that are waited for and wait for nobody.
+    roots: BTreeSet<u32>,
+    /// Everybody who is waited for waits: in a circle, or for what holds others.
+    no_root: bool,
+}
+
+impl Waits {
+    fn of(stands: &[Stand<'_>], pairs: &[p2p::Unmatched<'_>]) -> Self {
+        let (mut waiting, mut held) = (BTreeSet::new(), BTreeSet::new());
+        let mut wanted: BTreeSet<u32> = BTreeSet::new();
+        for stand in stands {
+            match stand {
+                Stand::Behind(lag) => {
+                    waiting.extend(lag.ahead.iter().copied());
+                    wanted.extend(lag.behind.iter().copied());
+                }
+                Stand::AllIn(inside) if inside.group.absent.is_empty() => {
+                    held.extend(inside.ranks.iter().copied());
+                }
+                Stand::AllIn(inside) => {
+                    waiting.extend(inside.ranks.iter().copied());
+                    wanted.extend(inside.group.absent.iter().copied());
+                }
+                Stand::Differs(split) => held.extend(split.stuck.iter().copied()),
+                Stand::Quiet => {}
+            }
+        }
+        for pair in pairs {
+            waiting.insert(pair.waits);
+            wanted.insert(pair.peer);
+        }
+        let stands_somewhere = |rank: &u32| waiting.contains(rank) || held.contains(rank);
+        let roots: BTreeSet<u32> = wanted
+            .iter()
+            .copied()
+            .filter(|r| !stands_somewhere(r))
+            .collect();
+        let no_root = !wanted.is_empty() && roots.is_empty();
+        Self {
+            held,
+            roots,
+            no_root,
+        }
+    }
+
+    /// What is found about these ranks follows from something else.
+    fn is_symptom(&self, wanted: &BTreeSet<u32>) -> bool {
+        let own = wanted.iter().any(|rank| self.roots.contains(rank));
+        !own && (!self.roots.is_empty() || wanted.iter().any(|rank| self.held.contains(rank)))
+    }
+}
+
+/// Where a call stands in the program: `train.py:212 (main)`; `None` if no stack was recorded.
+fn site(common: &Common, entry: &Entry) -> Option<String> {
+    let frames = common.site(entry.stack?);
+    frames.first().map(|frame| frame.short())
+}
+
+/// ` at train.py:212 (main)`, or nothing.
+fn at_site(common: &Common, entry: &Entry) -> String {
+    site(common, entry).map_or_else(String::new, |site| format!(" at {site}"))
+}
+
+/// An entry as a line of evidence: the call, its number, how far it got, and the program's frames.
+fn in_words(common: &Common, group: &GroupRec<'_>, entry: &Entry) -> String {
+    /// Frames shown.
+    const FRAMES: usize = 4;
+    let call = common.call(entry.call);
+    let number = if entry.is_p2p {
+        format!("point-to-point {}", entry.p2p_seq)
+    } else {
+        format!("call {}", entry.seq)
+    };
+    // Gloo's entries are called scheduled whatever became of them.
+    let progress = match (group.tells_completion(), entry.retired) {
+        (true, _) => entry.progress.name(),
+        (false, true) => "over",
+        (false, false) => "not over",
+    };
+    let mut text = format!("{}, {number} of {}: {progress}", call.words(), group.name);
+    let frames = entry
+        .stack
+        .map(|stack| common.site(stack))
+        .unwrap_or_default();
+    for (at, frame) in frames.iter().take(FRAMES).enumerate() {
+        let joint = if at == 0 { "; at" } else { ", from" };
+        text.push_str(&format!(
+            "{joint} {}:{} ({})",
+            frame.file, frame.line, frame.name
+        ));
+    }
+    text
+}
+
+/// Adds an entry as evidence.
+fn cite(scene: &Scene<'_>, draft: &mut Draft<'_>, group: &GroupRec<'_>, rank: u32, entry: &Entry) {
+    if let Some(part) = group.members.get(&rank) {
+        let text = in_words(&scene.job.recorder.common, group, entry);
+        draft.entry(part.source, entry.record_id, rank, text);
+    }
+}

@@ -1,0 +1,153 @@
+//! Ranks that never made the call that the others of their group wait in.
+
+use std::collections::BTreeSet;
+
+use super::p2p::Unmatched;
+use super::stand::{Lag, Stand};
+use super::{Draft, MOST_GROUPS, Scene, Waits, at_site, cite, site};
+use crate::engine::detect::ranges;
+use crate::engine::finding::Finding;
+use crate::engine::vocab::{Confidence, Role};
+
+/// Ranks of each side that are cited.
+const CITED: usize = 3;
+
+pub(super) fn findings(scene: &Scene<'_>, stands: &[Stand<'_>], waits: &Waits) -> Vec<Finding> {
+    let lags = stands.iter().filter_map(|stand| match stand {
+        Stand::Behind(lag) => finding(scene, lag, waits),
+        _ => None,
+    });
+    lags.take(MOST_GROUPS).collect()
+}
+
+fn finding(scene: &Scene<'_>, lag: &Lag<'_>, waits: &Waits) -> Option<Finding> {
+    let common = &scene.job.recorder.common;
+    let group = lag.group;
+    let first = lag
+        .ahead
+        .iter()
+        .find_map(|rank| group.members[rank].at(lag.seq).first());
+    // A single rank that is ahead of more than one other is the odd one: its call may be one too many.
+    let alone = lag.ahead.len() == 1 && lag.behind.len() > 1;
+    let roots: BTreeSet<u32> = lag.behind.intersection(&waits.roots).copied().collect();
+    let (accused, named) = if alone {
+        (lag.ahead.clone(), &lag.ahead)
+    } else {
+        (roots, &lag.behind)
+    };
+    let last = lag
+        .behind
+        .iter()
+        .find_map(|rank| group.members[rank].calls.collectives.last());
+    let mut draft = Draft::new(scene, "RANK001")?;
+    let function = first.map(|e| common.call(e.call).function().to_owned());
+    let last_words = last.map(|e| format!("{}{}", common.call(e.call).words(), at_site(common, e)));
+    draft
+        .fact("ordinal", lag.seq.to_string())
+        .fact("function", function.unwrap_or_default())
+        .fact("comm", group.name.clone())
+        .fact("last", last_words.unwrap_or_default())
+        .fact("waiting", ranges(lag.ahead.iter().copied()))
+        .named(named.iter().copied())
+        .ranks(lag.behind.iter().chain(&lag.ahead).copied())
+        .accuse(accused)
+        .sure(if alone {
+            Confidence::Possible
+        } else {
+            Confidence::Likely
+        });
+    if !group.absent.is_empty() {
+        let ranks = ranges(group.absent.iter().copied());
+        draft.missing(format!("the dumps of rank {ranks}: are they behind too?"));
+    }
+    if !alone && waits.is_symptom(&lag.behind) {
+        draft.finding().role = Role::Symptom;
+    }
+    draft.finding().comm = Some(group.name.clone());
+    for rank in lag.behind.iter().take(CITED) {
+        if let Some(entry) = group.members[rank].calls.collectives.last() {
+            cite(scene, &mut draft, group, *rank, entry);
+        }
+    }
+    for rank in lag.ahead.iter().take(CITED) {
+        if let Some(entry) = group.members[rank].at(lag.seq).first() {
+            cite(scene, &mut draft, group, *rank, entry);
+        }
+    }
+    let waiting = first.and_then(|e| site(common, e));
+    if let (Some(waiting), Some(entry)) = (waiting, first) {
+        let who = ranges(lag.ahead.iter().copied());
+        let (ranks, waits) = match lag.ahead.len() {
+            1 => ("rank", "waits"),
+            _ => ("ranks", "wait"),
+        };
+        let call = common.call(entry.call).function();
+        draft.sites(Some(format!(
+            "{ranks} {who} {waits} in {call} at {waiting}"
+        )));
+    }
+    Some(draft.finish())
+}
+
+/// Everybody who is waited for waits for somebody: the steps of the circle are one finding, and each by itself is
+/// its symptom.
+pub(super) fn circle(
+    scene: &Scene<'_>,
+    stands: &[Stand<'_>],
+    pairs: &[Unmatched<'_>],
+    found: &mut Vec<Finding>,
+) {
+    let common = &scene.job.recorder.common;
+    let mut steps: Vec<(BTreeSet<u32>, String, &BTreeSet<u32>)> = Vec::new();
+    for stand in stands {
+        let Stand::Behind(lag) = stand else { continue };
+        let entry = lag
+            .ahead
+            .iter()
+            .find_map(|rank| lag.group.members[rank].at(lag.seq).first());
+        let call =
+            entry.map(|e| format!("{}{}", common.call(e.call).function(), at_site(common, e)));
+        let call = format!("{} of {}", call.unwrap_or_default(), lag.group.name);
+        steps.push((lag.ahead.clone(), call, &lag.behind));
+    }
+    let peers: Vec<BTreeSet<u32>> = pairs.iter().map(|p| BTreeSet::from([p.peer])).collect();
+    for (pair, peer) in pairs.iter().zip(&peers) {
+        let entry = pair.entry;
+        let call = format!(
+            "{}{}",
+            common.call(entry.call).function(),
+            at_site(common, entry)
+        );
+        steps.push((BTreeSet::from([pair.waits]), call, peer));
+    }
+    let Some(mut draft) = Draft::new(scene, "FR006") else {
+        return;
+    };
+    let names = |ranks: &BTreeSet<u32>| {
+        let rank = if ranks.len() == 1 { "rank" } else { "ranks" };
+        format!("{rank} {}", ranges(ranks.iter().copied()))
+    };
+    let words: Vec<String> = steps
+        .iter()
+        .take(CITED)
+        .map(|(who, call, whom)| format!("{} in {call} for {}", names(who), names(whom)))
+        .collect();
+    draft.fact("steps", words.join("; "));
+    let around: BTreeSet<u32> = steps
+        .iter()
+        .flat_map(|(who, ..)| who.iter().copied())
+        .collect();
+    draft.ranks(around.iter().copied()).named(around);
+    for step in found
+        .iter_mut()
+        .filter(|f| f.id == "RANK001" || f.id == "FR002")
+    {
+        step.role = Role::Symptom;
+        draft.finding().explains.push(step.id.clone());
+        draft
+            .finding()
+            .evidence
+            .extend(step.evidence.iter().take(2).cloned());
+    }
+    found.push(draft.finish());
+}

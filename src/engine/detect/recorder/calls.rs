@@ -1,0 +1,136 @@
+//! Ranks that called different things as the same call of a group.
+
+use std::collections::BTreeSet;
+
+use super::stand::{Side, Split, same};
+use super::{Draft, Scene, at_site, cite};
+use crate::engine::detect::{ranges, wait};
+use crate::engine::dump::{Common, Entry};
+use crate::engine::finding::Finding;
+use crate::engine::vocab::Confidence;
+
+/// Calls looked at behind the first difference, to tell an order that differs from a single slip.
+const WINDOW: u32 = 16;
+/// Ranks of each side that are cited.
+const CITED: usize = 4;
+
+pub(super) fn finding(scene: &Scene<'_>, stand: &super::Stand<'_>) -> Option<Finding> {
+    let super::Stand::Differs(split) = stand else {
+        return None;
+    };
+    let common = &scene.job.recorder.common;
+    let (group, sides) = (split.group, &split.sides);
+    let (major, minor) = (sides.first()?, sides.get(1)?);
+    let others: usize = sides[1..].iter().map(|side| side.ranks.len()).sum();
+    let majority = major.ranks.len() > others;
+    let id = match (went_on(scene, split), swapped(common, split), majority) {
+        (true, ..) => "COLL004",
+        (_, true, _) => "COLL003",
+        (_, _, true) => "COLL001",
+        (_, _, false) => "COLL002",
+    };
+    let (odd, usual) = telling(common, minor.entries, major.entries);
+    let words = |entry: &Entry| {
+        format!(
+            "{}{}",
+            common.call(entry.call).words(),
+            at_site(common, entry)
+        )
+    };
+    let aspect = common.call(usual.call).difference(common.call(odd.call));
+    let mut draft = Draft::new(scene, id)?;
+    draft
+        .fact("ordinal", split.seq.to_string())
+        .fact("comm", group.name.clone())
+        .fact("minority", ranges(minor.ranks.iter().copied()))
+        .fact("minority_call", words(odd))
+        .fact("majority", ranges(major.ranks.iter().copied()))
+        .fact("majority_call", words(usual))
+        .fact("aspect", aspect.unwrap_or("number of calls"))
+        .ranks(sides.iter().flat_map(|side| side.ranks.iter().copied()))
+        .sure(Confidence::Certain);
+    if majority {
+        let odd: BTreeSet<u32> = sides[1..]
+            .iter()
+            .flat_map(|s| s.ranks.iter().copied())
+            .collect();
+        draft.accuse(odd);
+    }
+    draft.finding().comm = Some(group.name.clone());
+    for side in sides[1..].iter().chain(&sides[..1]) {
+        show(scene, &mut draft, split, side);
+    }
+    draft.sites(common_sites(common, split));
+    Some(draft.finish())
+}
+
+/// The first pair of entries that differ, of calls that may be several each.
+fn telling<'e>(common: &Common, a: &'e [Entry], b: &'e [Entry]) -> (&'e Entry, &'e Entry) {
+    let pair = a.iter().zip(b).find(|(a, b)| !common.alike(a.call, b.call));
+    pair.unwrap_or((&a[0], &b[0]))
+}
+
+fn show(scene: &Scene<'_>, draft: &mut Draft<'_>, split: &Split<'_>, side: &Side<'_>) {
+    for rank in side.ranks.iter().take(CITED) {
+        let entries = split.group.members[rank].at(split.seq);
+        if let Some(entry) = entries.first() {
+            cite(scene, draft, split.group, *rank, entry);
+        }
+    }
+}
+
+/// `rank 1 is at train.py:212 (main), ranks 0, 2-7 are at train.py:208 (main)`
+fn common_sites(common: &Common, split: &Split<'_>) -> Option<String> {
+    let of = |side: &Side<'_>| {
+        let site = super::site(common, &side.entries[0])?;
+        let call = common.call(side.entries[0].call).function();
+        let one = side.ranks.len() == 1;
+        let (rank, is) = if one {
+            ("rank", "is")
+        } else {
+            ("ranks", "are")
+        };
+        Some(format!(
+            "{rank} {} {is} in {call} at {site}",
+            ranges(side.ranks.iter().copied())
+        ))
+    };
+    let sites: Vec<String> = split
+        .sides
+        .iter()
+        .skip(1)
+        .chain(&split.sides[..1])
+        .filter_map(of)
+        .collect();
+    (sites.len() == split.sides.len()).then(|| sites.join(", "))
+}
+
+/// Every rank is through the call: the job went on with wrong data. What holds it now, if anything, is not this.
+fn went_on(scene: &Scene<'_>, split: &Split<'_>) -> bool {
+    let group = split.group;
+    let through = split.sides.iter().flat_map(|side| &side.ranks).all(|rank| {
+        let entries = group.members[rank].at(split.seq);
+        entries.iter().all(|e| group.is_done(e))
+    });
+    let everybody = split
+        .sides
+        .iter()
+        .map(|side| side.ranks.len())
+        .sum::<usize>()
+        == group.members.len();
+    through && everybody && group.tells_completion() && !wait::stands_still(scene)
+}
+
+/// True if each side makes the other's call a little later: the order differs.
+fn swapped(common: &Common, split: &Split<'_>) -> bool {
+    let (a, b) = (&split.sides[0], &split.sides[1]);
+    let makes_later = |side: &Side<'_>, entries: &[Entry]| {
+        let part = &split.group.members[&side.ranks[0]];
+        let later = (split.seq + 1)..split.seq.saturating_add(1 + WINDOW);
+        later
+            .map(|seq| part.at(seq))
+            .take_while(|made| !made.is_empty())
+            .any(|made| same(common, made, entries))
+    };
+    makes_later(a, b.entries) && makes_later(b, a.entries)
+}

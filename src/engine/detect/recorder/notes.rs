@@ -1,0 +1,194 @@
+//! Dumps that are missing, unusable or of another job, and calls that everybody made and nobody got through.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::stand::{Inside, Stand};
+use super::{Draft, Scene, Waits, at_site, cite};
+use crate::engine::detect::{ranges, wait};
+use crate::engine::finding::Finding;
+use crate::engine::ids::SourceId;
+use crate::engine::vocab::Role;
+
+/// Ranks that are cited.
+const CITED: usize = 3;
+
+/// Ranks that left no dump: those that the others wait for, if nothing else explains it; else a note.
+pub(super) fn without_dump(
+    scene: &Scene<'_>,
+    stands: &[Stand<'_>],
+    waits: &Waits,
+    explained: bool,
+) -> Option<Finding> {
+    let world = scene.ranks.world.or(scene.recorded.world)?;
+    let with: BTreeSet<u32> = scene.recorded.by_rank.keys().copied().collect();
+    let without: BTreeSet<u32> = (0..world).filter(|rank| !with.contains(rank)).collect();
+    if with.is_empty() || without.is_empty() {
+        return None;
+    }
+    let waiting: Vec<&Inside<'_>> = stands
+        .iter()
+        .filter_map(|stand| match stand {
+            Stand::AllIn(inside) if !inside.group.absent.is_empty() => Some(inside),
+            _ => None,
+        })
+        .collect();
+    let wanted: BTreeSet<u32> = waiting
+        .iter()
+        .flat_map(|i| i.group.absent.iter().copied())
+        .collect();
+    let waiters: BTreeSet<u32> = waiting
+        .iter()
+        .flat_map(|i| i.ranks.iter().copied())
+        .collect();
+    // More missing dumps than ranks that wait: they were not collected, and say nothing.
+    let accused: BTreeSet<u32> = if wanted.len() <= waiters.len() {
+        wanted.intersection(&waits.roots).copied().collect()
+    } else {
+        BTreeSet::new()
+    };
+    let alive = |rank: &u32| {
+        scene
+            .ranks
+            .ranks
+            .get(*rank as usize)
+            .is_some_and(|r| r.lines > 0)
+    };
+    // Whoever has a log is spoken for there.
+    let accused = if explained || accused.iter().any(alive) {
+        BTreeSet::new()
+    } else {
+        accused
+    };
+    let mut draft = Draft::new(scene, "FR001")?;
+    let is_cause = !accused.is_empty() && wait::stands_still(scene);
+    let named = if accused.is_empty() {
+        &without
+    } else {
+        &accused
+    };
+    draft
+        .named(named.iter().copied())
+        .fact("waiting", ranges(waiters.iter().copied()))
+        .ranks(named.iter().chain(&waiters).copied())
+        .accuse(accused.iter().copied());
+    if let Some(inside) = waiting.first() {
+        let common = &scene.job.recorder.common;
+        let entry = inside
+            .ranks
+            .iter()
+            .find_map(|rank| inside.group.members[rank].at(inside.seq).first());
+        if let Some(entry) = entry {
+            let call = common.call(entry.call).words();
+            draft.fact("call", format!("{call}{}", at_site(common, entry)));
+        }
+        draft
+            .fact("comm", inside.group.name.clone())
+            .fact("ordinal", inside.seq.to_string());
+        draft.finding().comm = Some(inside.group.name.clone());
+        for rank in inside.ranks.iter().take(CITED) {
+            if let Some(entry) = inside.group.members[rank].at(inside.seq).first() {
+                cite(scene, &mut draft, inside.group, *rank, entry);
+            }
+        }
+    }
+    if !is_cause {
+        draft.note();
+    }
+    Some(draft.finish())
+}
+
+/// Everybody made the same call, and nobody is through it although the job stands still.
+pub(super) fn all_in(scene: &Scene<'_>, stands: &[Stand<'_>]) -> Option<Finding> {
+    if !wait::stands_still(scene) {
+        return None;
+    }
+    let inside = stands.iter().find_map(|stand| match stand {
+        Stand::AllIn(inside) if inside.group.absent.is_empty() && inside.ranks.len() > 1 => {
+            Some(inside)
+        }
+        _ => None,
+    })?;
+    let common = &scene.job.recorder.common;
+    let group = inside.group;
+    let entry = inside
+        .ranks
+        .iter()
+        .find_map(|rank| group.members[rank].at(inside.seq).first())?;
+    let mut draft = Draft::new(scene, "FR003")?;
+    draft
+        .fact("call", common.call(entry.call).words())
+        .fact("ordinal", inside.seq.to_string())
+        .fact("comm", group.name.clone())
+        .ranks(inside.ranks.iter().copied());
+    draft.finding().comm = Some(group.name.clone());
+    for rank in inside.ranks.iter().take(CITED) {
+        if let Some(entry) = group.members[rank].at(inside.seq).first() {
+            cite(scene, &mut draft, group, *rank, entry);
+        }
+    }
+    Some(draft.finish())
+}
+
+/// Dumps that could not be read, hold nothing, are nobody's or of an earlier run: each kind one note.
+pub(super) fn unusable(scene: &Scene<'_>, found: &mut Vec<Finding>) {
+    let recorder = &scene.job.recorder;
+    let mut kinds: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut add = |why: String, name| kinds.entry(why).or_default().push(name);
+    for (name, error) in recorder.unread.values() {
+        add(error.to_string(), name.as_str());
+    }
+    let name = |id: &SourceId| {
+        recorder
+            .dumps
+            .get(id)
+            .map_or("", |taken| taken.name.as_str())
+    };
+    for id in &scene.recorded.nobodys {
+        let why = "neither it nor its file's name says which rank wrote it";
+        add(why.to_owned(), name(id));
+    }
+    for id in &scene.recorded.earlier {
+        let why = "it ended before the others began: it is of an earlier run";
+        add(why.to_owned(), name(id));
+    }
+    for (_, taken) in scene
+        .recorded
+        .by_rank
+        .values()
+        .filter(|(_, t)| t.entries == 0)
+    {
+        let why = "it holds no call: the recorder was off (TORCH_FR_BUFFER_SIZE, before PyTorch 2.8 TORCH_NCCL_TRACE_BUFFER_SIZE)";
+        add(why.to_owned(), taken.name.as_str());
+    }
+    for (why, mut names) in kinds {
+        names.sort_unstable();
+        let Some(mut draft) = Draft::new(scene, "FR004") else {
+            return;
+        };
+        let more = names.len().saturating_sub(CITED);
+        let mut shown = names[..names.len() - more].join(", ");
+        if more > 0 {
+            shown.push_str(&format!(" and {more} more"));
+        }
+        draft.fact("dumps", shown).fact("problem", why);
+        found.push(draft.finish());
+    }
+}
+
+/// The logs are of a job of another size: the dumps are left out.
+pub(super) fn of_another_job(scene: &Scene<'_>, found: &mut Vec<Finding>) -> bool {
+    let (Some(logs), Some(dumps)) = (scene.ranks.world, scene.recorded.world) else {
+        return false;
+    };
+    if logs == dumps || !scene.ranks.ranks.iter().any(|rec| rec.lines > 0) {
+        return false;
+    }
+    if let Some(mut draft) = Draft::new(scene, "FR005") {
+        draft
+            .fact("logs", format!("the logs are of {logs} ranks"))
+            .fact("dumps", format!("the dumps of {dumps}: they are left out"));
+        draft.finding().role = Role::Note;
+        found.push(draft.finish());
+    }
+    true
+}

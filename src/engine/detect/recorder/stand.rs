@@ -1,0 +1,201 @@
+//! How the ranks of one group stand to each other.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use crate::engine::dump::{Common, Entry};
+use crate::engine::witness::recorder::{GroupRec, Part};
+
+/// The first thing that sets the ranks of a group apart.
+pub(super) enum Stand<'a> {
+    /// Nothing, or nothing is known.
+    Quiet,
+    /// They called different things.
+    Differs(Split<'a>),
+    /// Some never made a call that others wait in.
+    Behind(Lag<'a>),
+    /// All ranks with a dump made the same last call and none is through it.
+    AllIn(Inside<'a>),
+}
+
+/// Ranks that called different things as one call.
+pub(super) struct Split<'a> {
+    pub(super) group: &'a GroupRec<'a>,
+    /// Number of the call.
+    pub(super) seq: u32,
+    /// Ranks by what they called; the most first, of equal ones the one with the lowest rank.
+    pub(super) sides: Vec<Side<'a>>,
+    /// Those that are not through it or a later call.
+    pub(super) stuck: BTreeSet<u32>,
+}
+
+/// Ranks that called the same.
+pub(super) struct Side<'a> {
+    pub(super) entries: &'a [Entry],
+    pub(super) ranks: Vec<u32>,
+}
+
+/// Ranks that are apart.
+pub(super) struct Lag<'a> {
+    pub(super) group: &'a GroupRec<'a>,
+    /// Number of the call that is missing.
+    pub(super) seq: u32,
+    pub(super) behind: BTreeSet<u32>,
+    pub(super) ahead: BTreeSet<u32>,
+}
+
+/// Ranks in a call.
+pub(super) struct Inside<'a> {
+    pub(super) group: &'a GroupRec<'a>,
+    /// Number of the call.
+    pub(super) seq: u32,
+    pub(super) ranks: BTreeSet<u32>,
+}
+
+impl<'a> Stand<'a> {
+    pub(super) fn of(common: &Common, group: &'a GroupRec<'a>) -> Self {
+        if let Some(seq) = first_difference(common, group) {
+            let stuck = |part: &&Part<'_>| group.pending(part).any(|e| e.seq >= seq);
+            return Self::Differs(Split {
+                group,
+                seq,
+                sides: sides(common, group, seq),
+                stuck: ranks_where(group, |part| stuck(&part)),
+            });
+        }
+        lag(common, group).unwrap_or_else(|| all_in(group))
+    }
+}
+
+fn ranks_where(group: &GroupRec<'_>, test: impl Fn(&Part<'_>) -> bool) -> BTreeSet<u32> {
+    let members = group.members.iter();
+    members
+        .filter(|(_, part)| test(part))
+        .map(|(rank, _)| *rank)
+        .collect()
+}
+
+/// True if these are the same call, or the same coalesced calls in the same order.
+pub(super) fn same(common: &Common, a: &[Entry], b: &[Entry]) -> bool {
+    if let ([a], [b]) = (a, b) {
+        return common.alike(a.call, b.call);
+    }
+    let parts = |entries: &[Entry]| -> Vec<_> {
+        let closes = |e: &&Entry| common.call(e.call).name != "coalesced";
+        let inner: Vec<_> = entries.iter().filter(closes).map(|e| e.call).collect();
+        if inner.is_empty() {
+            entries.iter().map(|e| e.call).collect()
+        } else {
+            inner
+        }
+    };
+    let (a, b) = (parts(a), parts(b));
+    // Of a group of calls the ring may have dropped the first ones.
+    a.iter()
+        .rev()
+        .zip(b.iter().rev())
+        .all(|(a, b)| common.alike(*a, *b))
+        && (a.len() == b.len() || a.is_empty() || b.is_empty())
+}
+
+/// The lowest number under which two ranks called different things.
+fn first_difference(common: &Common, group: &GroupRec<'_>) -> Option<u32> {
+    let mut reference: FxHashMap<u32, &[Entry]> = FxHashMap::default();
+    let mut first = u32::MAX;
+    for part in group.members.values() {
+        let oldest = part.calls.collectives.first().map(|e| e.seq);
+        for entries in part.calls.collectives.chunk_by(|a, b| a.seq == b.seq) {
+            let seq = entries[0].seq;
+            // The oldest coalesced group of a ring that has wrapped may be torn.
+            let torn = part.wrapped && Some(seq) == oldest;
+            if seq >= first || torn {
+                continue;
+            }
+            let known = *reference.entry(seq).or_insert(entries);
+            if !same(common, known, entries) {
+                first = seq;
+            }
+        }
+    }
+    (first != u32::MAX).then_some(first)
+}
+
+/// Ranks by what they called as this number.
+pub(super) fn sides<'a>(common: &Common, group: &'a GroupRec<'a>, seq: u32) -> Vec<Side<'a>> {
+    let mut sides: Vec<Side<'a>> = Vec::new();
+    for (rank, part) in &group.members {
+        let entries = part.at(seq);
+        if entries.is_empty() {
+            continue;
+        }
+        match sides
+            .iter_mut()
+            .find(|side| same(common, side.entries, entries))
+        {
+            Some(side) => side.ranks.push(*rank),
+            None => sides.push(Side {
+                entries,
+                ranks: vec![*rank],
+            }),
+        }
+    }
+    sides.sort_by_key(|side| (std::cmp::Reverse(side.ranks.len()), side.ranks[0]));
+    sides
+}
+
+fn lag<'a>(common: &Common, group: &'a GroupRec<'a>) -> Option<Stand<'a>> {
+    // Whoever is through a call that needs everybody proves that all had made it: dumps that end before it are
+    // older than the others, and say nothing of what their ranks did since.
+    let through = group.members.values().filter_map(|part| {
+        let newest_first = part.calls.collectives.iter().rev();
+        let mut done = newest_first.filter(|e| group.is_done(e) && group.tells_completion());
+        done.find(|e| common.call(e.call).meets_everybody())
+            .map(|e| e.seq)
+    });
+    let through = through.max().unwrap_or(0);
+    let reached: Vec<(u32, u32)> = group
+        .members
+        .iter()
+        .filter_map(|(rank, part)| Some((*rank, part.reached?)))
+        .filter(|(_, reached)| *reached >= through)
+        .collect();
+    let least = reached.iter().map(|(_, reached)| *reached).min()?;
+    let most = reached.iter().map(|(_, reached)| *reached).max()?;
+    if least == most {
+        return None;
+    }
+    let of = |test: &dyn Fn(u32) -> bool| -> BTreeSet<u32> {
+        let ranks = reached.iter().filter(|(_, reached)| test(*reached));
+        ranks.map(|(rank, _)| *rank).collect()
+    };
+    Some(Stand::Behind(Lag {
+        group,
+        seq: least + 1,
+        behind: of(&|reached| reached == least),
+        ahead: of(&|reached| reached > least),
+    }))
+}
+
+fn all_in<'a>(group: &'a GroupRec<'a>) -> Stand<'a> {
+    let oldest = |part: &Part<'a>| group.pending(part).last().map(|e| e.seq);
+    let pending: Vec<(u32, u32)> = group
+        .members
+        .iter()
+        .filter_map(|(rank, part)| Some((*rank, oldest(part)?)))
+        .collect();
+    let Some(seq) = pending.iter().map(|(_, seq)| *seq).min() else {
+        return Stand::Quiet;
+    };
+    let ranks: BTreeSet<u32> = pending.iter().map(|(rank, _)| *rank).collect();
+    // Where some are through it already, the others are only a moment behind.
+    let known = group
+        .members
+        .values()
+        .filter(|part| part.reached.is_some())
+        .count();
+    if ranks.len() < known {
+        return Stand::Quiet;
+    }
+    Stand::AllIn(Inside { group, seq, ranks })
+}

@@ -1,0 +1,122 @@
+//! Flight Recorder dumps of a job: whose each is, and what they say of each process group.
+
+mod groups;
+mod place;
+pub mod view;
+
+pub use groups::{GroupRec, Part};
+pub use place::Recorded;
+
+use std::collections::BTreeMap;
+
+use crate::engine::dump::{self, Common, Dump, DumpError, Entry, Group};
+use crate::engine::ids::SourceId;
+use crate::engine::input::Time;
+
+/// What one process recorded on one process group.
+#[derive(Clone, Debug, Default)]
+pub struct Calls {
+    /// Collectives, by their number in the group.
+    pub collectives: Vec<Entry>,
+    /// Sends and recvs, in their order.
+    pub p2p: Vec<Entry>,
+}
+
+/// A dump that was read.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// The name of its source.
+    pub name: String,
+    /// Its head and groups; the entries are in `calls`.
+    pub dump: Dump,
+    /// By group.
+    pub calls: Vec<Calls>,
+    /// Calls it holds.
+    pub entries: usize,
+    /// When the first and the last of them were made; 0 if unknown.
+    pub span: (u64, u64),
+    /// When the dump was seen.
+    pub seen: Option<Time>,
+}
+
+impl Taken {
+    fn new(name: String, mut dump: Dump, seen: Option<Time>) -> Self {
+        let mut calls = vec![Calls::default(); dump.groups.len()];
+        let entries = std::mem::take(&mut dump.entries);
+        let times = entries.iter().map(|e| e.created_ns).filter(|at| *at > 0);
+        let span = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
+        for entry in &entries {
+            let group = &mut calls[entry.group as usize];
+            if entry.is_p2p {
+                group.p2p.push(*entry);
+            } else {
+                group.collectives.push(*entry);
+            }
+        }
+        for group in &mut calls {
+            group
+                .collectives
+                .sort_by_key(|e| (e.seq, e.op_id, e.record_id));
+            group.collectives.shrink_to_fit();
+            group.p2p.shrink_to_fit();
+        }
+        Self {
+            name,
+            dump,
+            calls,
+            entries: entries.len(),
+            span,
+            seen,
+        }
+    }
+
+    /// Its groups with what was called on them.
+    pub fn groups(&self) -> impl Iterator<Item = (&Group, &Calls)> {
+        self.dump.groups.iter().zip(&self.calls)
+    }
+
+    /// Older calls are missing: the ring has wrapped.
+    #[must_use]
+    pub fn wrapped(&self) -> bool {
+        self.dump.dropped > 0
+    }
+}
+
+/// Every dump of the job.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    /// What the dumps have in common.
+    pub common: Common,
+    /// The dumps, by source.
+    pub dumps: BTreeMap<SourceId, Taken>,
+    /// Those that could not be read, with their names.
+    pub unread: BTreeMap<SourceId, (String, DumpError)>,
+}
+
+impl Recorder {
+    /// Takes a dump; a later one of the same source replaces it.
+    pub fn take(&mut self, source: SourceId, name: String, bytes: &[u8], seen: Option<Time>) {
+        self.dumps.remove(&source);
+        self.unread.remove(&source);
+        match dump::read(bytes, &mut self.common) {
+            Ok(dump) => {
+                self.dumps.insert(source, Taken::new(name, dump, seen));
+            }
+            Err(error) => {
+                self.unread.insert(source, (name, error));
+            }
+        }
+    }
+
+    /// Why the dump of a source could not be read, if it could not.
+    #[must_use]
+    pub fn problem(&self, source: SourceId) -> Option<String> {
+        self.unread.get(&source).map(|(_, error)| error.to_string())
+    }
+
+    /// True if no dump was given.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.dumps.is_empty() && self.unread.is_empty()
+    }
+}

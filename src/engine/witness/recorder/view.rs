@@ -1,0 +1,95 @@
+//! The dumps' side of what views show: process groups beside communicators, and where each rank stands.
+
+use std::collections::BTreeSet;
+
+use super::{GroupRec, Part, Recorded, Recorder};
+use crate::engine::dump::Entry;
+use crate::engine::snapshot::{CommView, JobView, MemberView};
+use crate::engine::vocab::Phase;
+use crate::engine::witness::{Said, Witness};
+
+/// Adds what the dumps say. A group is the communicator of the same ranks, if there is one; else a further one.
+pub fn add(recorder: &Recorder, recorded: &Recorded<'_>, job: &mut JobView) {
+    let mut taken = BTreeSet::new();
+    for group in &recorded.groups {
+        let all = group.all();
+        let at = job.comms.iter().enumerate().position(|(at, comm)| {
+            let mut known = comm.members.iter().filter_map(|m| m.rank);
+            let same = comm.nranks as usize == all.len() && known.all(|rank| all.contains(&rank));
+            same && !taken.contains(&at)
+        });
+        let at = at.unwrap_or_else(|| {
+            job.comms.push(CommView {
+                id: group.name.clone(),
+                nranks: u32::try_from(all.len()).unwrap_or(u32::MAX),
+                members: Vec::new(),
+            });
+            job.comms.len() - 1
+        });
+        taken.insert(at);
+        for (rank, part) in &group.members {
+            member(recorder, group, *rank, part, &mut job.comms[at]);
+            let row = job.ranks.get_mut(*rank as usize);
+            if let Some(row) = row.filter(|row| row.rank == Some(*rank)) {
+                if !row.comms.contains(&at) {
+                    row.comms.push(at);
+                }
+                let entry = standing(group, part);
+                if let (0, Some(entry)) = (row.lines, entry) {
+                    row.phase = Phase::Collective;
+                    row.collective = Some(u64::from(entry.seq));
+                    row.function = Some(recorder.common.call(entry.call).function().to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// The oldest call that a rank is not through, else its last one.
+fn standing<'a>(group: &GroupRec<'a>, part: &Part<'a>) -> Option<&'a Entry> {
+    let waiting = group.pending(part).last();
+    waiting.or_else(|| part.calls.collectives.last())
+}
+
+fn member(
+    recorder: &Recorder,
+    group: &GroupRec<'_>,
+    rank: u32,
+    part: &Part<'_>,
+    comm: &mut CommView,
+) {
+    let common = &recorder.common;
+    let entry = standing(group, part);
+    let call = entry.map(|e| common.call(e.call).words());
+    let site = entry.and_then(|e| common.site(e.stack?).first().map(|f| f.short()));
+    let reached = part.reached.map(u64::from);
+    let said = Said {
+        witness: Witness::Dump,
+        source: part.source,
+        reached,
+        call: call.clone(),
+        progress: entry
+            .filter(|_| group.tells_completion())
+            .map(|e| e.progress.name().to_owned()),
+        at: site,
+    };
+    if let Some(known) = comm.members.iter_mut().find(|m| m.rank == Some(rank)) {
+        known.said.push(said);
+        return;
+    }
+    let place = group
+        .ranks
+        .as_ref()
+        .and_then(|ranks| ranks.iter().position(|r| *r == rank));
+    let done = part.calls.collectives.iter().any(|e| group.is_done(e));
+    comm.members.push(MemberView {
+        comm_rank: place.and_then(|n| u32::try_from(n).ok()).unwrap_or(rank),
+        rank: Some(rank),
+        started: true,
+        complete: done,
+        ended: false,
+        reached,
+        last_call: call,
+        said: vec![said],
+    });
+}
