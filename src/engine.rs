@@ -149,6 +149,10 @@ impl Engine {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let recorded = Recorded::of(&self.job.recorder);
+        let recorded = match job::world_size(&self.job, self.demux.writers()) {
+            Some(logs) if !recorded.fits(logs) => recorded.set_aside(logs),
+            _ => recorded,
+        };
         let ranks = Ranks::resolve(&self.job, self.demux.writers(), &recorded);
         let scene = detect::Scene {
             job: &self.job,

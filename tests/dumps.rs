@@ -4,24 +4,21 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::Write as _;
-use std::path::Path;
 
-use unhang::app::{report, watch};
-use unhang::engine::catalog::Catalog;
 use unhang::engine::dump::{self, Common};
 use unhang::engine::finding::Finding;
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::vocab::{Class, Role, Severity, State};
-use unhang::engine::{Engine, Options};
-use unhang::views::json;
 
 #[path = "common/drive.rs"]
-#[expect(dead_code, reason = "only dumps are given here")]
+#[expect(dead_code, reason = "whole logs and dumps are given here")]
 mod drive;
+#[path = "dumps/files.rs"]
+mod files;
 #[path = "../examples/synth_dumps/dump.rs"]
 mod synth;
+#[path = "dumps/together.rs"]
+mod together;
 
 use synth::{Dump, Entry, Group};
 
@@ -100,7 +97,7 @@ fn equal(ranks: u32, steps: u32) -> Vec<Dump> {
     vec![of_world(ranks, entries); ranks as usize]
 }
 
-fn files(dumps: &[Dump]) -> Vec<(String, Vec<u8>)> {
+fn named(dumps: &[Dump]) -> Vec<(String, Vec<u8>)> {
     let dumps = dumps.iter().enumerate();
     dumps
         .map(|(n, d)| (format!("fr_rank_{n}"), d.pickle()))
@@ -116,7 +113,7 @@ fn ask(files: &[(String, Vec<u8>)], stuck: bool) -> Snapshot {
 }
 
 fn stuck(dumps: &[Dump]) -> Snapshot {
-    ask(&files(dumps), true)
+    ask(&named(dumps), true)
 }
 
 fn lead(answer: &Snapshot) -> &Finding {
@@ -146,7 +143,7 @@ fn one_wrong_rank_of_eight_is_named_and_only_it_in_any_order_of_the_files() {
     type Change = (&'static str, &'static str, fn(&mut Entry));
     let changes: [Change; 3] = [
         ("function", "COLL001", |e| {
-            e.name = "nccl:broadcast".to_owned()
+            e.name = "nccl:broadcast".to_owned();
         }),
         ("size", "COLL001", |e| {
             e.inputs = vec![vec![512]];
@@ -158,7 +155,7 @@ fn one_wrong_rank_of_eight_is_named_and_only_it_in_any_order_of_the_files() {
         for odd in [0, 3, 7] {
             let mut dumps = equal(8, 5);
             change(dumps[odd].entries.last_mut().unwrap());
-            for order in orders(&files(&dumps)) {
+            for order in orders(&named(&dumps)) {
                 let answer = ask(&order, true);
                 assert_eq!(
                     answer.verdict.ranks,
@@ -183,7 +180,7 @@ fn one_wrong_rank_of_eight_is_named_and_only_it_in_any_order_of_the_files() {
 fn a_rank_that_never_came_is_named_in_any_order_of_the_files() {
     let mut dumps = equal(8, 5);
     dumps[6].entries.pop();
-    for order in orders(&files(&dumps)) {
+    for order in orders(&named(&dumps)) {
         let answer = ask(&order, true);
         assert_eq!(answer.verdict.ranks, [6]);
         assert_eq!(answer.verdict.class, Class::MissingRank);
@@ -191,14 +188,16 @@ fn a_rank_that_never_came_is_named_in_any_order_of_the_files() {
         let sites = lead(&answer).sites.as_deref();
         assert_eq!(
             sites,
-            Some("ranks 0-5, 7 wait in all_reduce at train.py:5 (main)")
+            Some(
+                "rank 6 last called all_reduce at train.py:4 (main), ranks 0-5, 7 wait in all_reduce at train.py:5 (main)"
+            )
         );
         let entries: BTreeSet<Option<u64>> =
             lead(&answer).evidence.iter().map(|e| e.entry).collect();
         assert_eq!(entries, BTreeSet::from([Some(3), Some(4)]));
     }
     // Nothing proves that it stands still: late is not stuck.
-    let answer = ask(&files(&dumps), false);
+    let answer = ask(&named(&dumps), false);
     assert_eq!(answer.verdict.state, State::Waiting);
     assert!(answer.findings.iter().all(|f| f.severity == Severity::Info));
 }
@@ -225,14 +224,14 @@ fn a_running_job_is_silent() {
     dumps[0].entries.last_mut().unwrap().state = "completed";
     dumps[1].entries.last_mut().unwrap().state = "scheduled";
     for claimed in [false, true] {
-        let answer = ask(&files(&dumps), claimed);
+        let answer = ask(&named(&dumps), claimed);
         assert!(answer.findings.is_empty(), "{:?}", answer.findings);
     }
-    assert_eq!(ask(&files(&dumps), false).verdict.state, State::Healthy);
+    assert_eq!(ask(&named(&dumps), false).verdict.state, State::Healthy);
     // A dump that was taken earlier: whoever is beyond a call that needs everybody shows that all made it.
     let mut dumps = equal(4, 50);
     dumps[2].entries.truncate(20);
-    let answer = ask(&files(&dumps), false);
+    let answer = ask(&named(&dumps), false);
     assert!(answer.findings.is_empty(), "{:?}", answer.findings);
 }
 
@@ -274,7 +273,7 @@ fn sizes_that_may_differ_are_no_mismatch() {
                 of_world(4, vec![entry])
             })
             .collect();
-        let answer = ask(&files(&dumps), false);
+        let answer = ask(&named(&dumps), false);
         assert!(answer.findings.is_empty(), "{name}: {:?}", answer.findings);
     }
 }
@@ -298,7 +297,7 @@ fn another_order_of_the_same_calls_is_said_so() {
 fn a_mismatch_that_everybody_got_through_is_wrong_results() {
     let mut dumps = equal(4, 5);
     dumps[3].entries[2].datatype = "Int";
-    let answer = ask(&files(&dumps), false);
+    let answer = ask(&named(&dumps), false);
     assert_eq!(causes(&answer), ["COLL004"]);
     assert_eq!(answer.verdict.state, State::WrongResults);
 }
@@ -434,7 +433,7 @@ fn coalesced_calls_are_compared_one_by_one() {
         of_world(4, entries)
     };
     let mut dumps = vec![coalesced([8, 16, 32]); 4];
-    let answer = ask(&files(&dumps), false);
+    let answer = ask(&named(&dumps), false);
     assert!(answer.findings.is_empty(), "{:?}", answer.findings);
     dumps[2] = coalesced([8, 17, 32]);
     let answer = stuck(&dumps);
@@ -450,7 +449,7 @@ fn coalesced_calls_are_compared_one_by_one() {
 #[test]
 fn missing_dumps_are_named_and_not_fatal() {
     let dumps = equal(8, 5);
-    let mut some = files(&dumps);
+    let mut some = named(&dumps);
     some.remove(5);
     // The others wait in a call that needs rank 5 too, and the job stands still.
     let answer = ask(&some, true);
@@ -556,7 +555,7 @@ fn a_dump_of_an_earlier_run_is_left_out() {
 fn a_broken_dump_is_told_and_loses_nothing_else() {
     let mut dumps = equal(8, 5);
     dumps[3].entries.last_mut().unwrap().datatype = "Double";
-    let mut all = files(&dumps);
+    let mut all = named(&dumps);
     all[6].1.truncate(400);
     all[7].1 = b"\x80\x02cos\nsystem\nX\x02\0\0\0id\x85R.".to_vec();
     let answer = ask(&all, true);
@@ -591,7 +590,7 @@ fn json_says_the_same_as_the_pickle() {
     let read = ask(&text, true);
     assert_eq!(read.verdict.ranks, [1]);
     assert_eq!(read.verdict.class, pickled.verdict.class);
-    let both: Vec<(String, Vec<u8>)> = files(&dumps)
+    let both: Vec<(String, Vec<u8>)> = named(&dumps)
         .into_iter()
         .chain(text.into_iter().map(|(n, b)| (n + ".json", b)))
         .collect();
@@ -636,94 +635,4 @@ fn formats_of_all_versions_are_read() {
             answer.findings
         );
     }
-}
-
-/// A folder with logs and other JSON beside dumps that are plain, packed, empty and cut.
-fn folder(dumps: &[Dump]) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let write = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
-    write("truth.json", b"{\"case\": \"x\", \"class\": \"healthy\"}");
-    write("config.json", b"{\"entries\": [1, 2], \"version\": 3}");
-    write("trace_rank_0", &dumps[0].pickle());
-    write("trace_rank_1.json", dumps[1].json().as_bytes());
-    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    gz.write_all(&dumps[2].pickle()).unwrap();
-    write("trace_rank_2.gz", &gz.finish().unwrap());
-    write(
-        "trace_rank_3.zst",
-        &zstd::encode_all(dumps[3].pickle().as_slice(), 1).unwrap(),
-    );
-    dir
-}
-
-fn engine() -> Engine {
-    Engine::new(Catalog::builtin(), Options::default())
-}
-
-fn plan(path: &Path) -> report::Plan {
-    report::Plan {
-        paths: vec![path.to_owned()],
-        claim: Some(None),
-        ..Default::default()
-    }
-}
-
-#[test]
-fn a_folder_is_searched_for_dumps() {
-    let mut dumps = equal(5, 5);
-    dumps[2].entries.last_mut().unwrap().datatype = "Double";
-    let dir = folder(&dumps);
-    fs::write(dir.path().join("trace_rank_4"), b"").unwrap();
-    let report = report::run(&plan(dir.path()), engine());
-    let answer = report.snapshot.unwrap();
-    assert_eq!(answer.verdict.ranks, [2]);
-    let passed: Vec<String> = report
-        .passed_over
-        .iter()
-        .map(|(p, why)| format!("{}: {why}", p.file_name().unwrap().display()))
-        .collect();
-    assert_eq!(
-        passed.iter().filter(|p| p.ends_with(".json: JSON")).count(),
-        2,
-        "{passed:?}"
-    );
-    // The empty file is called like the dumps: a process that ended while it wrote.
-    let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
-    assert_eq!(problems.len(), 1, "{problems:?}");
-    assert!(
-        problems[0].contains("trace_rank_4") && problems[0].contains("it is empty"),
-        "{problems:?}"
-    );
-}
-
-#[test]
-fn a_journal_with_dumps_gives_the_same_answer() {
-    let mut dumps = equal(4, 5);
-    dumps[2].entries.pop();
-    let dir = folder(&dumps);
-    let journal = tempfile::NamedTempFile::new().unwrap();
-    let watch = watch::start(
-        &watch::Plan {
-            paths: vec![dir.path().to_owned()],
-            claim: Some(None),
-            record: Some(journal.path().to_owned()),
-            ..Default::default()
-        },
-        engine(),
-    )
-    .unwrap();
-    let handle = watch.handle();
-    let mut seen = 0;
-    for _ in 0..100 {
-        seen = handle.wait_for_change(seen, std::time::Duration::from_millis(200));
-        if !handle.snapshot().verdict.ranks.is_empty() {
-            break;
-        }
-    }
-    let live = watch.finish();
-    assert_eq!(live.verdict.ranks, [2]);
-    let played = report::run(&plan(journal.path()), engine())
-        .snapshot
-        .unwrap();
-    assert_eq!(json::to_string(&live, true), json::to_string(&played, true));
 }

@@ -239,7 +239,7 @@ impl Pickler {
         self.dict(|p| {
             if !e.frames.is_empty() {
                 p.pair("frames", |p| {
-                    p.list(|p| e.frames.iter().for_each(|f| p.frame(*f)))
+                    p.list(|p| e.frames.iter().for_each(|f| p.frame(*f)));
                 });
             }
             p.pair("record_id", |p| p.int(at));
@@ -258,11 +258,11 @@ impl Pickler {
             p.pair("time_created_ns", |p| p.int(e.created_ns));
             p.pair("input_sizes", |p| p.shapes(&e.inputs));
             p.pair("input_dtypes", |p| {
-                p.list(|p| e.inputs.iter().for_each(|_| p.text(e.datatype)))
+                p.list(|p| e.inputs.iter().for_each(|_| p.text(e.datatype)));
             });
             p.pair("output_sizes", |p| p.shapes(&e.outputs));
             p.pair("output_dtypes", |p| {
-                p.list(|p| e.outputs.iter().for_each(|_| p.text(e.datatype)))
+                p.list(|p| e.outputs.iter().for_each(|_| p.text(e.datatype)));
             });
             p.pair("state", |p| p.text(e.state));
             p.pair("time_discovered_started_ns", |p| p.out.push(b'N'));

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use comm::NO_ORDINAL;
 pub use comm::{Call, Comm, CommKey, Member, MemberIx};
 pub use kept::Kept;
-pub use rankmap::{CommRec, RankRec, Ranks};
+pub use rankmap::{CommRec, RankRec, Ranks, world_size};
 pub use ras::{Answer, Answers};
 pub use record::{
     AddressSeen, ConnectFailure, Death, ExceptionSeen, ExitReport, Link, PeerClosed, Record,

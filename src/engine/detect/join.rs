@@ -96,10 +96,6 @@ fn merge(known: Finding, other: Finding) -> Finding {
     lead.witnesses.extend(second.witnesses);
     lead.confidence = lead.confidence.max(second.confidence);
     lead.sites = lead.sites.or(second.sites);
-    if let (false, Some(sites)) = (leads, &lead.sites) {
-        lead.explanation
-            .push_str(&format!(" By the dumps {sites}."));
-    }
     // The dumps that were asked for are here.
     lead.missing
         .retain(|text| !text.contains("TORCH_FR_BUFFER_SIZE"));

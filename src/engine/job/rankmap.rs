@@ -83,8 +83,8 @@ impl Ranks {
     /// Resolves them from everything seen so far.
     #[must_use]
     pub fn resolve(job: &Job, writers: &[Writer], recorded: &Recorded<'_>) -> Self {
-        // The logs' word comes first: dumps may be of another job.
-        let world = world_size(job, writers).or(recorded.world);
+        // Logs that show no communicator of all ranks take a smaller one for the world.
+        let world = world_size(job, writers).max(recorded.world);
         let mut of_writer = strong_votes(job, writers, world);
         by_pid(job, writers, &mut of_writer);
         by_local_rank(job, writers, world, &mut of_writer);
@@ -268,7 +268,8 @@ fn believable(rank: &u32) -> bool {
 
 /// The world size: what processes and stores say, else the largest communicator, unless ranks
 /// beyond it were seen.
-fn world_size(job: &Job, writers: &[Writer]) -> Option<u32> {
+#[must_use]
+pub fn world_size(job: &Job, writers: &[Writer]) -> Option<u32> {
     let said = job
         .records
         .iter()

@@ -95,6 +95,9 @@ impl Page<'_> {
             self.paragraph(&self.plain(&finding.title));
         }
         self.paragraph(&self.plain(&finding.explanation));
+        if let Some(sites) = &finding.sites {
+            self.paragraph(&format!("In the program: {}.", self.plain(sites)));
+        }
         let lines: Vec<String> = finding
             .evidence
             .iter()

@@ -204,6 +204,13 @@ impl Text<'_> {
             words::two_sentences(&finding.explanation)
         };
         self.page.paragraph(self.shape(2), Tone::Plain, why);
+        let sites = finding.sites.as_deref().unwrap_or_default();
+        self.page.labelled(
+            self.hanging(2, 4),
+            (Tone::Strong, "in the program: "),
+            Tone::Plain,
+            sites,
+        );
         self.evidence(finding);
         let (fixes, hidden) = split(&finding.fixes, self.limits.fixes);
         for fix in fixes {

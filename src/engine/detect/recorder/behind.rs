@@ -6,6 +6,7 @@ use super::p2p::Unmatched;
 use super::stand::{Lag, Stand};
 use super::{Draft, MOST_GROUPS, Scene, Waits, at_site, cite, site};
 use crate::engine::detect::ranges;
+use crate::engine::dump::{Common, Entry};
 use crate::engine::finding::Finding;
 use crate::engine::vocab::{Confidence, Role};
 
@@ -74,19 +75,32 @@ fn finding(scene: &Scene<'_>, lag: &Lag<'_>, waits: &Waits) -> Option<Finding> {
             cite(scene, &mut draft, group, *rank, entry);
         }
     }
-    let waiting = first.and_then(|e| site(common, e));
-    if let (Some(waiting), Some(entry)) = (waiting, first) {
-        let who = ranges(lag.ahead.iter().copied());
-        let (ranks, waits) = match lag.ahead.len() {
-            1 => ("rank", "waits"),
-            _ => ("ranks", "wait"),
-        };
-        let call = common.call(entry.call).function();
-        draft.sites(Some(format!(
-            "{ranks} {who} {waits} in {call} at {waiting}"
-        )));
-    }
+    draft.sites(sites(common, lag, first, last));
     Some(draft.finish())
+}
+
+/// `rank 1 last called all_reduce at train.py:39 (main), rank 0 waits in all_reduce at train.py:101 (main)`
+fn sites(
+    common: &Common,
+    lag: &Lag<'_>,
+    first: Option<&Entry>,
+    last: Option<&Entry>,
+) -> Option<String> {
+    let part = |ranks: &BTreeSet<u32>, one: &str, many: &str, entry: Option<&Entry>| {
+        let entry = entry?;
+        let (site, call) = (site(common, entry)?, common.call(entry.call).function());
+        let (rank, verb) = if ranks.len() == 1 {
+            ("rank", one)
+        } else {
+            ("ranks", many)
+        };
+        let who = ranges(ranks.iter().copied());
+        Some(format!("{rank} {who} {verb} {call} at {site}"))
+    };
+    let behind = part(&lag.behind, "last called", "last called", last);
+    let ahead = part(&lag.ahead, "waits in", "wait in", first);
+    let both: Vec<String> = behind.into_iter().chain(ahead).collect();
+    (!both.is_empty()).then(|| both.join(", "))
 }
 
 /// Everybody who is waited for waits for somebody: the steps of the circle are one finding, and each by itself is

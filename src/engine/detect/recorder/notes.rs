@@ -177,12 +177,9 @@ pub(super) fn unusable(scene: &Scene<'_>, found: &mut Vec<Finding>) {
 
 /// The logs are of a job of another size: the dumps are left out.
 pub(super) fn of_another_job(scene: &Scene<'_>, found: &mut Vec<Finding>) -> bool {
-    let (Some(logs), Some(dumps)) = (scene.ranks.world, scene.recorded.world) else {
+    let Some((logs, dumps)) = scene.recorded.foreign else {
         return false;
     };
-    if logs == dumps || !scene.ranks.ranks.iter().any(|rec| rec.lines > 0) {
-        return false;
-    }
     if let Some(mut draft) = Draft::new(scene, "FR005") {
         draft
             .fact("logs", format!("the logs are of {logs} ranks"))

@@ -30,6 +30,8 @@ pub struct Recorded<'a> {
     pub earlier: Vec<SourceId>,
     /// Process groups, sorted by what identifies them.
     pub groups: Vec<GroupRec<'a>>,
+    /// Ranks by the logs and by the dumps, where these are of another job: nothing else of them is kept then.
+    pub foreign: Option<(u32, u32)>,
 }
 
 impl<'a> Recorded<'a> {
@@ -53,6 +55,23 @@ impl<'a> Recorded<'a> {
         found.groups = groups::of(&found.by_rank, found.world);
         found.earlier = earlier.into_iter().collect();
         found
+    }
+
+    /// True if the dumps can be of a job that the logs take to have this many ranks: as many, or a group of theirs.
+    #[must_use]
+    pub fn fits(&self, logs: u32) -> bool {
+        let of_group = |group: &GroupRec<'_>| group.all().len() == logs as usize;
+        self.world
+            .is_none_or(|dumps| dumps == logs || dumps > logs && self.groups.iter().any(of_group))
+    }
+
+    /// Leaves the dumps out: they are of another job than the logs.
+    #[must_use]
+    pub fn set_aside(self, logs: u32) -> Self {
+        Self {
+            foreign: self.world.map(|dumps| (logs, dumps)),
+            ..Self::default()
+        }
     }
 
     /// Of two dumps of one rank the newer one counts; of two at the same time the one with stacks.

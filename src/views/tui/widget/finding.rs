@@ -56,6 +56,10 @@ pub(in crate::views::tui) fn detail(
     page.gap();
     page.paragraph(Tone::Plain, 0, &finding.explanation);
     page.gap();
+    if let Some(sites) = &finding.sites {
+        page.labelled((Tone::Strong, "in the program: "), sites, 2);
+        page.gap();
+    }
     for fix in &finding.fixes {
         page.fix(fix);
         page.gap();

@@ -1,0 +1,100 @@
+//! Logs and dumps of one job: who decides, and what is said where they do not agree.
+
+use unhang::engine::snapshot::Snapshot;
+use unhang::engine::vocab::{Class, Role};
+
+use super::drive;
+
+#[path = "../common/jobs.rs"]
+mod jobs;
+
+/// The answer to a recorded job's logs, changed, with some dumps.
+fn together(case: &str, change: impl Fn(&str) -> bool, dumps: &[(&str, &[u8])]) -> Snapshot {
+    let case = jobs::recorded("cases")
+        .into_iter()
+        .find(|c| c.name == case)
+        .unwrap();
+    let kept = |bytes: &[u8]| -> Vec<u8> {
+        let text = String::from_utf8_lossy(bytes);
+        let lines = text.split_inclusive('\n').filter(|line| change(line));
+        lines.collect::<String>().into_bytes()
+    };
+    let logs: Vec<(String, Vec<u8>)> = case
+        .logs
+        .iter()
+        .map(|l| (l.name.clone(), kept(&l.bytes)))
+        .collect();
+    let names: Vec<&str> = logs.iter().map(|(name, _)| name.as_str()).collect();
+    let pieces = logs
+        .iter()
+        .enumerate()
+        .map(|(n, (_, bytes))| (n, 0, bytes.as_slice()));
+    drive::diagnose_all(&names, pieces, dumps, case.stuck)
+}
+
+fn dumps_of(case: &str) -> Vec<jobs::Log> {
+    let case = jobs::recorded("cases").into_iter().find(|c| c.name == case);
+    case.unwrap().dumps
+}
+
+#[test]
+fn dumps_decide_what_logs_without_their_calls_leave_open() {
+    let calls = |line: &str| {
+        let tells = ["opCount", "enqueued", "Watchdog"];
+        !tells.iter().any(|word| line.contains(word))
+    };
+    let alone = together("cases/skipped-collective", calls, &[]);
+    assert!(alone.verdict.ranks.is_empty(), "{}", alone.verdict.summary);
+    let dumps = dumps_of("cases/skipped-collective");
+    let dumps: Vec<(&str, &[u8])> = dumps
+        .iter()
+        .map(|d| (d.name.as_str(), d.bytes.as_slice()))
+        .collect();
+    let answer = together("cases/skipped-collective", calls, &dumps);
+    assert_eq!(answer.verdict.ranks, [1]);
+    assert_eq!(answer.verdict.class, Class::MissingRank);
+}
+
+#[test]
+fn where_logs_and_dumps_disagree_both_sides_are_shown() {
+    // The dumps' names are swapped.
+    let dumps = dumps_of("cases/skipped-collective");
+    let swapped = [
+        ("fr_rank_1", dumps[0].bytes.as_slice()),
+        ("fr_rank_0", dumps[1].bytes.as_slice()),
+    ];
+    let answer = together("cases/skipped-collective", |_| true, &swapped);
+    let note = answer
+        .findings
+        .iter()
+        .find(|f| f.id == "FR005")
+        .expect("a note");
+    assert_eq!(
+        note.title,
+        "logs and dumps do not agree: the logs point at rank 1 (RANK001), the dumps at rank 0 (RANK001)"
+    );
+    assert!(
+        note.evidence.iter().any(|e| e.entry.is_some())
+            && note.evidence.iter().any(|e| e.entry.is_none())
+    );
+    assert_eq!(note.role, Role::Note);
+}
+
+#[test]
+fn dumps_of_another_job_are_left_out() {
+    let dumps = dumps_of("cases/mismatch-count-16");
+    let dumps: Vec<(&str, &[u8])> = dumps
+        .iter()
+        .map(|d| (d.name.as_str(), d.bytes.as_slice()))
+        .collect();
+    let alone = together("cases/skipped-collective", |_| true, &[]);
+    let answer = together("cases/skipped-collective", |_| true, &dumps);
+    assert_eq!(answer.verdict.ranks, alone.verdict.ranks);
+    assert_eq!(answer.verdict.class, alone.verdict.class);
+    assert!(
+        answer
+            .findings
+            .iter()
+            .any(|f| f.id == "FR005" && f.title.contains("the dumps of 16"))
+    );
+}
