@@ -7,7 +7,7 @@ mod draft;
 mod interface;
 mod interface_hosts;
 mod lines;
-mod logs;
+pub mod logs;
 mod mismatch;
 mod missing;
 mod missing_calls;
