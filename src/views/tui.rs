@@ -97,6 +97,10 @@ pub fn run(handle: &Handle, options: &Options<'_>) -> io::Result<()> {
             }
             ready = event::poll(Duration::ZERO)?;
         }
+        if session.is_told_to_stop() {
+            session.suspend()?;
+            dirty = true;
+        }
         let now = *changes.borrow();
         if now != seen {
             seen = now;
