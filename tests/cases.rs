@@ -173,7 +173,7 @@ fn one_log_of_a_hung_job_says_which_logs_are_missing() {
                     verdict.state,
                     verdict.ranks,
                     verdict.summary,
-                    verdict.missing
+                    verdict.missing_evidence
                 )
                 .expect("a string");
             }

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::engine::line::Place;
 use crate::engine::snapshot::Snapshot;
+use crate::error::InputError;
 
 /// Commands that wait for the engine thread; more are refused.
 const COMMANDS: usize = 64;
@@ -91,6 +92,8 @@ pub struct Status {
     pub recording: Option<String>,
     /// Messages for the user, oldest first (recording stopped, a file could not be read). Bounded.
     pub messages: Vec<String>,
+    /// Replay only: what could not be read, known when it ends.
+    pub problems: Vec<InputError>,
     /// The engine died of a bug: the text of its panic. The last snapshot stays. A panic hook that
     /// restores the terminal has run by then, so the view should leave and print this.
     pub failure: Option<String>,
@@ -114,6 +117,7 @@ impl Status {
             ended: false,
             recording: None,
             messages: Vec::new(),
+            problems: Vec::new(),
             failure: None,
             shutdown: false,
         }
