@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use nix::sys::signal::{Signal, killpg, raise};
+use nix::unistd::Pid;
 use portable_pty::CommandBuilder;
 use unhang::app::handle::{Handle, Mode, Status};
 use unhang::engine::snapshot::Snapshot;
@@ -44,6 +46,7 @@ fn child() {
                 return Ok("after the panic".to_owned());
             }
             "shutdown" => handle.shutdown(),
+            "stop" => raise(Signal::SIGTSTP).unwrap(),
             _ => return Ok("report.txt".to_owned()),
         }
         Err("no".to_owned())
@@ -155,6 +158,47 @@ fn the_end_asked_for_from_outside_restores_the_terminal() {
     terminal.wait_for("H U N G");
     terminal.press("s");
     assert!(terminal.end().success());
+}
+
+#[test]
+fn a_stop_from_outside_gives_the_terminal_back_until_it_goes_on() {
+    // Only a process with a parent in its session can be made to go on.
+    let mut command = CommandBuilder::new("sh");
+    command.args(["-c", "\"$@\"; exit $?", "sh"]);
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture", "--test-threads=1"]);
+    command.env(CHILD, "stop");
+    let mut terminal = Terminal::start(command, 24, 80);
+    terminal.wait_for("H U N G");
+    terminal.press("s");
+    terminal.wait("the terminal back", |seen| {
+        let screen = seen.parser.screen();
+        !screen.alternate_screen() && !screen.hide_cursor()
+    });
+    let group = Pid::from_raw(terminal.pid().cast_signed());
+    // It may not have stopped yet: asked again until it is there again.
+    terminal.wait("the dashboard again", |seen| {
+        killpg(group, Signal::SIGCONT).unwrap();
+        seen.parser.screen().alternate_screen()
+    });
+    terminal.press("q");
+    assert!(terminal.end().success());
+}
+
+/// What `unhang demo` writes to a terminal of this kind; as it ends by itself or by `q`.
+#[test]
+fn a_terminal_that_can_do_nothing_gets_plain_lines() {
+    for term in ["dumb", ""] {
+        let mut command = CommandBuilder::new("env");
+        command.arg(format!("TERM={term}"));
+        command.args([env!("CARGO_BIN_EXE_unhang"), "demo"]);
+        let terminal = Terminal::start(command, 24, 80);
+        terminal.wait("the end", |seen| seen.closed);
+        terminal.wait("plain lines", |seen| {
+            let text = String::from_utf8_lossy(&seen.raw);
+            text.contains("plain lines instead of the dashboard") && !text.contains("\x1b[?1049h")
+        });
+    }
 }
 
 #[test]
