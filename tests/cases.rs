@@ -154,7 +154,8 @@ fn one_log_of_a_hung_job_says_which_logs_are_missing() {
                 .iter()
                 .all(|rank| own(rank) || guilty.contains(&rank));
             let asks = verdict
-                .missing_evidence.iter()
+                .missing_evidence
+                .iter()
                 .any(|what| what.starts_with("the log"));
             // What ended a rank by itself, or stands in its own log, needs no other log.
             let proven = answer

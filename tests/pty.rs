@@ -55,7 +55,12 @@ fn child() {
         color: true,
         glyphs: Glyphs::Unicode,
     };
-    tui::run(&handle, &tui::Options { theme, save: &save }).unwrap();
+    let options = tui::Options {
+        theme,
+        save: &save,
+        narrow: &|snapshot| snapshot,
+    };
+    tui::run(&handle, &options).unwrap();
 }
 
 fn start(on_save: &str) -> Terminal {
@@ -175,14 +180,28 @@ fn a_stop_from_outside_gives_the_terminal_back_until_it_goes_on() {
         let screen = seen.parser.screen();
         !screen.alternate_screen() && !screen.hide_cursor()
     });
-    let group = Pid::from_raw(terminal.pid().cast_signed());
-    // It may not have stopped yet: asked again until it is there again.
+    let shell = terminal.pid();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is_stopped(shell) {
+        assert!(std::time::Instant::now() < until, "it does not stop");
+        std::thread::yield_now();
+    }
+    killpg(Pid::from_raw(shell.cast_signed()), Signal::SIGCONT).unwrap();
     terminal.wait("the dashboard again", |seen| {
-        killpg(group, Signal::SIGCONT).unwrap();
         seen.parser.screen().alternate_screen()
     });
     terminal.press("q");
     assert!(terminal.end().success());
+}
+
+/// True if the only child of a process is stopped.
+fn is_stopped(parent: u32) -> bool {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let child = children.unwrap_or_default().trim().to_owned();
+    let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| rest.starts_with(" T"))
 }
 
 /// What `unhang demo` writes to a terminal of this kind; as it ends by itself or by `q`.

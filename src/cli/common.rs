@@ -159,10 +159,27 @@ impl Common {
             verbose: self.verbose,
         };
         match format {
-            Format::Text => report::text(snapshot, &options),
+            Format::Text => {
+                let mut text = report::text(snapshot, &options);
+                if text.lines().count() >= rows_of_terminal() {
+                    text.push_str(&report::reminder(snapshot, &options));
+                }
+                text
+            }
             Format::Markdown => report::markdown_with(snapshot, &options),
             Format::Json => json::to_string(snapshot, full),
         }
+    }
+}
+
+/// Rows of the terminal that standard output is; without one nothing scrolls away.
+fn rows_of_terminal() -> usize {
+    if !io::stdout().is_terminal() {
+        return usize::MAX;
+    }
+    match crossterm::terminal::size() {
+        Ok((_, rows)) if rows > 0 => usize::from(rows),
+        _ => usize::MAX,
     }
 }
 

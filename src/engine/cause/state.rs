@@ -156,7 +156,7 @@ fn goes_on(scene: &Scene<'_>) -> bool {
 }
 
 /// The log of one rank alone, and nothing in it says how many there are: the start of a job of more.
-fn is_one_of_unknown(scene: &Scene<'_>) -> bool {
+pub(super) fn is_one_of_unknown(scene: &Scene<'_>) -> bool {
     let seen: Vec<_> = scene.ranks.ranks.iter().filter(|r| r.lines > 0).collect();
     scene.ranks.world.is_none()
         && scene.ranks.others.is_empty()

@@ -1,5 +1,6 @@
 //! Words for a verdict that rests on no finding.
 
+use super::state;
 use crate::engine::detect::Scene;
 use crate::engine::detect::logs::logs_of;
 use crate::engine::finding::Finding;
@@ -100,6 +101,9 @@ pub(super) fn switch_on(scene: &Scene<'_>, state: State) -> Vec<String> {
             .values()
             .any(|m| scene.job.members[m.ix()].called())
     });
+    if state::is_one_of_unknown(scene) {
+        what.push("the logs of the other ranks, if there are any".to_owned());
+    }
     if !nccl {
         what.push("what NCCL does: NCCL_DEBUG=INFO on every rank".to_owned());
     }
