@@ -190,8 +190,10 @@ fn a_stop_from_outside_gives_the_terminal_back_until_it_goes_on() {
     terminal.wait("the dashboard again", |seen| {
         seen.parser.screen().alternate_screen()
     });
+    terminal.wait_for("H U N G");
     terminal.press("q");
-    assert!(terminal.end().success());
+    let status = terminal.end();
+    terminal.wait("success", |_| status.success());
 }
 
 /// True if the only child of a process is stopped.

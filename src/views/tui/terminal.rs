@@ -64,7 +64,10 @@ impl Session {
         // SIGTSTP is caught here, so this is the signal that cannot be.
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP)?;
         take()?;
-        self.terminal.clear()
+        // The screen is empty again. Clearing it would ask the terminal where the cursor is, and not
+        // every one answers.
+        self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        Ok(())
     }
 
     /// True once after somebody asked the process to stop.
