@@ -29,11 +29,13 @@ Exit codes of a diagnosis:
   2   the command line was not understood
   3   an input that was asked for could not be read; what could be read is diagnosed all the same
   1   anything else
-Of a self-test: 0 passed, 10 failed, 12 proved nothing (world size 1).";
+A self-test: 0 passed, 10 failed, 12 proved nothing (world size 1).
+A demo ends with 0: a failure is what it is meant to show. Rules given with --rules that cannot be
+used make 3.";
 
 /// Tells why a distributed GPU job hangs: which rank, host or collective, and what to change
 #[derive(Debug, Parser)]
-#[command(name = "unhang", version, after_long_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(name = "unhang", version, after_long_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// An input that could not be used. Printed as `failed to <operation> <path>: <why>`.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to {operation} {}: {why}", path.display())]
 pub struct InputError {
     /// What was tried: `open`, `read`, `list`.

@@ -159,6 +159,64 @@ fn what_is_wrong(truth: &Truth, answer: &Snapshot) -> Vec<&'static str> {
     wrong
 }
 
+/// Of a hung job with a log a rank, the log of one rank alone: it may not call the job well, and
+/// whom it accuses beside its own rank is guilty.
+#[test]
+fn one_log_of_a_hung_job_says_which_logs_are_missing() {
+    let hung = ROWS.iter().filter(|row| {
+        let of_ranks = |log: &jobs::Log| log.name.starts_with("rank");
+        row.truth.state == State::Hung
+            && row.case.logs.len() > 1
+            && row.case.logs.iter().all(of_ranks)
+    });
+    let mut looked_at = 0;
+    let mut report = String::new();
+    for row in hung {
+        for (log, stuck) in row
+            .case
+            .logs
+            .iter()
+            .flat_map(|log| [(log, false), (log, true)])
+        {
+            let answer = drive::diagnose(&[(&log.name, &log.bytes)], stuck);
+            let verdict = &answer.verdict;
+            let own = |rank: &u32| log.name == format!("rank{rank}.log");
+            let also = row.truth.also_guilty.iter().flatten();
+            let guilty: Vec<&u32> = row.truth.guilty_ranks.iter().chain(also).collect();
+            let honest = verdict
+                .ranks
+                .iter()
+                .all(|rank| own(rank) || guilty.contains(&rank));
+            let asks = verdict
+                .missing_evidence
+                .iter()
+                .any(|what| what.starts_with("the log"));
+            // What ended a rank by itself, or stands in its own log, needs no other log.
+            let proven = answer
+                .findings
+                .iter()
+                .any(|f| f.severity == Severity::Error);
+            let well = matches!(verdict.state, State::Healthy | State::Completed);
+            looked_at += 1;
+            if well || !honest || !asks && !proven {
+                writeln!(
+                    report,
+                    "{} {} (stuck: {stuck}) is {} of {:?}: {}; {:?}",
+                    row.case.name,
+                    log.name,
+                    verdict.state,
+                    verdict.ranks,
+                    verdict.summary,
+                    verdict.missing_evidence
+                )
+                .expect("a string");
+            }
+        }
+    }
+    assert!(looked_at >= 100, "only {looked_at} logs");
+    assert!(report.is_empty(), "\n{report}");
+}
+
 #[test]
 fn the_promised_classes_are_right() {
     let promised: Vec<&Row> = ROWS.iter().filter(|row| row.is_promised()).collect();

@@ -68,6 +68,12 @@ fn a_wrong_command_line_is_2_and_on_stderr() {
         &["report", "--stuck=soon"],
         &["report", "--ranks", "7-0", "a.log"],
         &["demo", "no-such-case"],
+        &["demo", "--speed", "0"],
+        &["demo", "--speed", "nan"],
+        &["demo", "--speed", "inf"],
+        &["demo", "--speed", "1001"],
+        &["demo", "--at", "-5s"],
+        &["report", "--ranks", "-1", "a.log"],
     ] {
         let output = run(args, dir.path());
         assert_eq!(code(&output), 2, "{args:?}");
@@ -121,6 +127,157 @@ fn a_folder_without_logs_is_3_and_v_says_why() {
         "{}",
         err(&output)
     );
+    assert!(!err(&output).contains("hint"), "{}", err(&output));
+    assert!(err(&run(&["report", "."], dir.path())).contains("hint: `-v` lists"));
+}
+
+#[test]
+fn what_is_wrong_with_a_number_is_said() {
+    let dir = folder(&[]);
+    for (args, text) in [
+        (["demo", "--at", "-5s"], "`-5s` is no duration"),
+        (["report", "--ranks", "-1"], "`-1` is no list of ranks"),
+        (
+            ["replay", "--speed", "-2"],
+            "`-2` is no number from 0.1 to 1000",
+        ),
+    ] {
+        let output = run(&args, dir.path());
+        assert!(err(&output).contains(text), "{}", err(&output));
+    }
+}
+
+#[test]
+fn help_can_be_asked_for_as_a_command() {
+    let dir = folder(&[]);
+    for (args, same) in [
+        (&["help"][..], &["--help"][..]),
+        (&["help", "report"], &["report", "--help"]),
+    ] {
+        let output = run(args, dir.path());
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        assert_eq!(out(&output), out(&run(same, dir.path())));
+    }
+    let demo = out(&run(&["demo", "--help"], dir.path()));
+    assert!(
+        demo.contains("Exit code: 0 if the demonstration worked"),
+        "{demo}"
+    );
+}
+
+#[test]
+fn json_of_nothing_names_what_could_not_be_read() {
+    let dir = folder(&[]);
+    let output = run(&["report", "--format", "json", "nope"], dir.path());
+    assert_eq!(code(&output), 3);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["verdict"]["state"], "inconclusive");
+    let source = &json["inputs"]["sources"][0];
+    assert_eq!(source["name"], "nope", "{json}");
+    assert!(source.to_string().contains("no such file"), "{source}");
+}
+
+#[test]
+fn the_kernels_own_folders_are_not_searched() {
+    let dir = folder(&["rank0.log"]);
+    let output = run(&["report", "/proc"], dir.path());
+    assert_eq!(code(&output), 3);
+    assert!(
+        err(&output).contains("it shows the kernel"),
+        "{}",
+        err(&output)
+    );
+    symlink("/proc/kmsg", dir.path().join("rank1.log")).unwrap();
+    symlink("/proc", dir.path().join("proc")).unwrap();
+    let output = run(&["report", "-v", "."], dir.path());
+    assert!(DIAGNOSED.contains(&code(&output)), "{}", err(&output));
+    assert!(err(&output).contains("passed over ./rank1.log: it shows the kernel"));
+    assert!(err(&output).contains("passed over ./proc: a link to a folder"));
+}
+
+#[test]
+fn a_replay_tells_of_a_damaged_journal_what_a_report_tells() {
+    let dir = folder(&["rank0.log", "rank1.log"]);
+    let mut child = unhang()
+        .args(["watch", "-", "--record", "w.journal"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = LINE.repeat(3);
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(lines.as_bytes())
+        .unwrap();
+    ended(child);
+    let whole = fs::read(dir.path().join("w.journal")).unwrap();
+    for (cut, text) in [
+        (whole.len() - 20, "unfinished"),
+        (20, "cut off before its first record"),
+        (16, "cut off before its first record"),
+    ] {
+        fs::write(dir.path().join("cut.journal"), &whole[..cut]).unwrap();
+        let report = run(&["report", "cut.journal"], dir.path());
+        let replay = run(&["replay", "cut.journal"], dir.path());
+        assert!(err(&report).contains(text), "{cut}: {}", err(&report));
+        assert_eq!((code(&report), code(&replay)), (3, 3), "{cut}");
+        assert_eq!(err(&report), err(&replay), "{cut}");
+    }
+}
+
+#[test]
+fn rules_that_cannot_be_used_are_told_and_make_3() {
+    let dir = folder(&["rank0.log"]);
+    let rules = dir.path().join("rules");
+    fs::create_dir(&rules).unwrap();
+    symlink("/dev/zero", rules.join("a.toml")).unwrap();
+    for folder in ["rules", "no-such-folder"] {
+        for args in [
+            &["report", "rank0.log"][..],
+            &["replay", "rank0.log"],
+            &["demo"],
+            &["rules", "list"],
+            &["rules", "explain", "RANK002"],
+        ] {
+            let output = run(&[args, &["--rules", folder]].concat(), dir.path());
+            assert_eq!(code(&output), 3, "{args:?} {folder}");
+            assert!(!out(&output).is_empty(), "{args:?}: the rest works");
+            assert!(
+                err(&output).starts_with("error: failed to "),
+                "{}",
+                err(&output)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_check_finds_ids_that_are_taken() {
+    let dir = folder(&[]);
+    let builtin = Path::new(env!("CARGO_MANIFEST_DIR")).join("rules/rank");
+    let mut files = fs::read_dir(builtin)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let rule = files
+        .find(|path| path.to_string_lossy().contains("RANK002-"))
+        .unwrap();
+    let check = |name: &str| {
+        fs::copy(&rule, dir.path().join(name)).unwrap();
+        let output = run(&["rules", "check", "."], dir.path());
+        (code(&output), err(&output))
+    };
+    let same = rule.file_name().unwrap().to_str().unwrap();
+    assert_eq!(check(same), (0, String::new()), "a copy that is worked on");
+    let (code, text) = check("Z-other.toml");
+    assert_eq!(code, 1);
+    assert!(text.contains("the id RANK002 is taken"), "{text}");
+    fs::remove_file(dir.path().join(same)).unwrap();
+    let (code, text) = check("Z-other.toml");
+    assert_eq!(code, 1);
+    assert!(text.contains("is taken by the built-in"), "{text}");
 }
 
 #[test]
@@ -289,7 +446,7 @@ fn watch_ends_with_its_standard_input_and_records_it() {
 
 #[test]
 fn watch_ends_in_good_order_when_it_is_told_to() {
-    for signal in ["INT", "TERM", "HUP"] {
+    for signal in ["INT", "TERM", "HUP", "QUIT"] {
         let dir = folder(&["rank0.log"]);
         let mut child = unhang()
             .args(["watch", ".", "--record", "w.journal"])
@@ -350,10 +507,16 @@ fn a_named_pipe_is_read_as_a_stream() {
         .args(["report", "--format", "json", "fifo"])
         .current_dir(dir.path())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     fs::write(&fifo, LINE).unwrap();
     let output = ended(child);
+    assert!(
+        err(&output).contains("fifo is a named pipe: waits"),
+        "{}",
+        err(&output)
+    );
     assert!(DIAGNOSED.contains(&code(&output)));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["schema"], 1);

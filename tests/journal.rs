@@ -218,13 +218,12 @@ fn a_watch_that_is_played_again_gives_the_same_json() {
 
     let plan = report::Plan {
         paths: vec![journal.clone()],
-        claim: None,
-        ..Default::default()
+        ..report::Plan::default()
     };
     let report = report::run(&plan, engine());
     assert!(report.problems.is_empty(), "{:?}", report.problems);
     assert_eq!(
-        json::to_string(&report.snapshot.unwrap(), true),
+        json::to_string(&report.snapshot, true),
         json::to_string(&live, true)
     );
 
@@ -279,10 +278,9 @@ fn saved_files_progress_together_and_end_like_a_report() {
     let played = replay::to_the_end(files(&dir).as_mut(), &mut engine_of_replay).unwrap();
     let plan = report::Plan {
         paths: vec![dir.path().to_owned()],
-        claim: None,
-        ..Default::default()
+        ..report::Plan::default()
     };
-    let report = report::run(&plan, engine()).snapshot.unwrap();
+    let report = report::run(&plan, engine()).snapshot;
     assert_eq!(
         json::to_string(&played, true),
         json::to_string(&report, true)

@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use nix::sys::signal::{Signal, killpg, raise};
+use nix::unistd::Pid;
 use portable_pty::CommandBuilder;
 use unhang::app::handle::{Handle, Mode, Status};
 use unhang::engine::snapshot::Snapshot;
@@ -44,6 +46,7 @@ fn child() {
                 return Ok("after the panic".to_owned());
             }
             "shutdown" => handle.shutdown(),
+            "stop" => raise(Signal::SIGTSTP).unwrap(),
             _ => return Ok("report.txt".to_owned()),
         }
         Err("no".to_owned())
@@ -52,7 +55,12 @@ fn child() {
         color: true,
         glyphs: Glyphs::Unicode,
     };
-    tui::run(&handle, &tui::Options { theme, save: &save }).unwrap();
+    let options = tui::Options {
+        theme,
+        save: &save,
+        narrow: &|snapshot| snapshot,
+    };
+    tui::run(&handle, &options).unwrap();
 }
 
 fn start(on_save: &str) -> Terminal {
@@ -155,6 +163,63 @@ fn the_end_asked_for_from_outside_restores_the_terminal() {
     terminal.wait_for("H U N G");
     terminal.press("s");
     assert!(terminal.end().success());
+}
+
+#[test]
+fn a_stop_from_outside_gives_the_terminal_back_until_it_goes_on() {
+    // Only a process with a parent in its session can be made to go on.
+    let mut command = CommandBuilder::new("sh");
+    command.args(["-c", "\"$@\"; exit $?", "sh"]);
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture", "--test-threads=1"]);
+    command.env(CHILD, "stop");
+    let mut terminal = Terminal::start(command, 24, 80);
+    terminal.wait_for("H U N G");
+    terminal.press("s");
+    terminal.wait("the terminal back", |seen| {
+        let screen = seen.parser.screen();
+        !screen.alternate_screen() && !screen.hide_cursor()
+    });
+    let shell = terminal.pid();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is_stopped(shell) {
+        assert!(std::time::Instant::now() < until, "it does not stop");
+        std::thread::yield_now();
+    }
+    killpg(Pid::from_raw(shell.cast_signed()), Signal::SIGCONT).unwrap();
+    terminal.wait("the dashboard again", |seen| {
+        seen.parser.screen().alternate_screen()
+    });
+    terminal.wait_for("H U N G");
+    terminal.press("q");
+    let status = terminal.end();
+    terminal.wait("success", |_| status.success());
+}
+
+/// True if the only child of a process is stopped.
+fn is_stopped(parent: u32) -> bool {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let child = children.unwrap_or_default().trim().to_owned();
+    let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| rest.starts_with(" T"))
+}
+
+/// What `unhang demo` writes to a terminal of this kind; as it ends by itself or by `q`.
+#[test]
+fn a_terminal_that_can_do_nothing_gets_plain_lines() {
+    for term in ["dumb", ""] {
+        let mut command = CommandBuilder::new("env");
+        command.arg(format!("TERM={term}"));
+        command.args([env!("CARGO_BIN_EXE_unhang"), "demo"]);
+        let terminal = Terminal::start(command, 24, 80);
+        terminal.wait("the end", |seen| seen.closed);
+        terminal.wait("plain lines", |seen| {
+            let text = String::from_utf8_lossy(&seen.raw);
+            text.contains("plain lines instead of the dashboard") && !text.contains("\x1b[?1049h")
+        });
+    }
 }
 
 #[test]

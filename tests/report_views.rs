@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use unhang::engine::snapshot::Snapshot;
-use unhang::views::report::{ReportOptions, markdown, markdown_with, text};
+use unhang::views::report::{ReportOptions, markdown, markdown_with, reminder, text};
 use unhang::views::{escape, json};
 
 #[path = "support/samples.rs"]
@@ -54,6 +54,20 @@ fn verbose_ascii_and_coloured_reports_look_like_this() {
     insta::assert_snapshot!("text_ascii", with(|o| o.ascii = true));
     insta::assert_snapshot!("text_color", with(|o| o.color = true).replace('\x1b', "␛"));
     insta::assert_snapshot!("text_wide", with(|o| o.width = 120));
+}
+
+#[test]
+fn reminders_look_like_this() {
+    let mut lines = String::new();
+    for name in SHOWN {
+        let line = reminder(&sample(name), &ReportOptions::default());
+        assert!(
+            line.ends_with('\n') && escape::width(line.trim_end()) <= 80,
+            "{line}"
+        );
+        lines.push_str(&line);
+    }
+    insta::assert_snapshot!(lines);
 }
 
 #[test]

@@ -311,7 +311,9 @@ fn dashboard_svg_is_fresh() {
     let case = demo::Case::find(Some("mismatch-count-16")).unwrap();
     let mut engine = Engine::new(Catalog::builtin(), Options::default());
     let snapshot = replay::to_the_end(case.script().unwrap().as_mut(), &mut engine).unwrap();
-    let fresh = tui::picture(&snapshot, &Status::new(Mode::Live), 120, 36);
+    let mut status = Status::new(Mode::Replay);
+    status.ended = true;
+    let fresh = tui::picture(&snapshot, &status, 120, 36);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, &fresh).unwrap();
     }

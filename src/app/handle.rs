@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::engine::line::Place;
 use crate::engine::snapshot::Snapshot;
+use crate::error::InputError;
 
 /// Commands that wait for the engine thread; more are refused.
 const COMMANDS: usize = 64;
@@ -93,6 +94,8 @@ pub struct Status {
     pub recording: Option<String>,
     /// Messages for the user, oldest first (recording stopped, a file could not be read). Bounded.
     pub messages: Vec<String>,
+    /// Replay only: what could not be read, known when it ends.
+    pub problems: Vec<InputError>,
     /// The engine died of a bug: the text of its panic. The last snapshot stays. A panic hook that
     /// restores the terminal has run by then, so the view should leave and print this.
     pub failure: Option<String>,
@@ -117,6 +120,7 @@ impl Status {
             asked_ras: 0,
             recording: None,
             messages: Vec::new(),
+            problems: Vec::new(),
             failure: None,
             shutdown: false,
         }

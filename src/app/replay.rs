@@ -173,7 +173,18 @@ impl Player {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
+        self.remember_problems();
         self.core.publish();
+    }
+
+    /// Going back reads from the start again; what was once found to be damaged stays known.
+    fn remember_problems(&self) {
+        let problems = self.script.problems();
+        if !problems.is_empty() {
+            self.core
+                .shared
+                .edit_status(|status| std::mem::replace(&mut status.problems, problems).is_empty());
+        }
     }
 
     /// Plays what is due, for one batch at most; true if more is due already.
@@ -269,6 +280,7 @@ impl Player {
 
     fn seek(&mut self, to: Duration) {
         if to < self.at {
+            self.remember_problems();
             if let Err(error) = self.script.rewind() {
                 self.core
                     .shared

@@ -30,14 +30,16 @@ pub struct Plan {
     pub claim: Option<Option<Duration>>,
     /// Whether RAS is asked, beside what was read; never unasked.
     pub ras: Asking,
+    /// Called before a named pipe is opened, which waits for its writer.
+    pub on_pipe: Option<fn(&Path)>,
 }
 
 /// The diagnosis and how it came about.
 #[derive(Debug)]
 pub struct Report {
-    /// What was found out; `None` if there was nothing to read.
-    pub snapshot: Option<Arc<Snapshot>>,
-    /// Names of what was read.
+    /// What was found out; if nothing could be read, that and no more.
+    pub snapshot: Arc<Snapshot>,
+    /// Names of what was read; none if there was nothing to read.
     pub taken: Vec<String>,
     /// What was passed over, and why.
     pub passed_over: Vec<(PathBuf, String)>,
@@ -74,8 +76,13 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
         if reading.problems.is_empty() {
             reading.problems.push(no_logs(&plan.paths));
         }
+        // What was asked for stands among the inputs, with why it could not be used.
+        for (path, why) in reading.failures() {
+            let source = reading.announce(path.display().to_string(), SourceKind::File);
+            reading.ended(source, EndReason::Unreadable, Some(why));
+        }
         return Report {
-            snapshot: None,
+            snapshot: Arc::new(reading.engine.snapshot()),
             taken,
             passed_over,
             problems: reading.problems,
@@ -87,6 +94,9 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     let dump_sources: Vec<SourceId> = dumps.iter().map(|d| reading.announce_dump(d)).collect();
     let stdin = stdin.then(|| reading.announce_stdin());
     for (log, source) in logs.iter().zip(sources) {
+        if let Some(tell) = plan.on_pipe.filter(|_| log.pipe) {
+            tell(&log.path);
+        }
         reading.log(log, source);
     }
     for (dump, source) in dumps.iter().zip(dump_sources) {
@@ -108,8 +118,8 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     if let Some(stuck_for) = plan.claim {
         reading.engine.handle(None, Input::Claim { stuck_for });
     }
-    let snapshot = Some(Arc::new(reading.engine.snapshot()));
-    let unread = snapshot.iter().flat_map(|s| broken_dumps(s));
+    let snapshot = Arc::new(reading.engine.snapshot());
+    let unread: Vec<InputError> = broken_dumps(&snapshot).collect();
     reading.problems.extend(unread);
     Report {
         snapshot,
@@ -119,13 +129,15 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     }
 }
 
+/// What to do where nothing was found; no help to those who did so already.
+pub const VERBOSE_HINT: &str = "`-v` lists what was passed over, and why";
+
 /// The problem of a search that found nothing.
 #[must_use]
 pub fn no_logs(paths: &[PathBuf]) -> InputError {
     let here = PathBuf::from(".");
     let path = paths.first().unwrap_or(&here);
-    InputError::because("find logs below", path, "there is none")
-        .hint("`-v` lists what was passed over, and why")
+    InputError::because("find logs below", path, "there is none").hint(VERBOSE_HINT)
 }
 
 struct Reading {
@@ -161,12 +173,23 @@ impl Reading {
     }
 
     fn announce_stdin(&mut self) -> SourceId {
+        self.announce("stdin".to_owned(), SourceKind::Stdin)
+    }
+
+    /// Paths that could not be used, and why.
+    fn failures(&self) -> Vec<(PathBuf, String)> {
+        let problems = self.problems.iter();
+        problems
+            .map(|problem| (problem.path.clone(), problem.why.clone()))
+            .collect()
+    }
+
+    fn announce(&mut self, name: String, kind: SourceKind) -> SourceId {
         let source = self.new_source();
-        let name = "stdin".to_owned();
         let info = SourceInfo {
             id: source,
             name,
-            kind: SourceKind::Stdin,
+            kind,
             host: None,
             pid: None,
             rank: None,
@@ -253,6 +276,10 @@ impl Reading {
                 (EndReason::Unreadable, Some(detail))
             }
         };
+        self.ended(source, why, detail);
+    }
+
+    fn ended(&mut self, source: SourceId, why: EndReason, detail: Option<String>) {
         self.engine.handle(
             None,
             Input::Ended {
@@ -298,7 +325,12 @@ fn broken_dumps(snapshot: &Snapshot) -> impl Iterator<Item = InputError> + '_ {
 
 /// Opens a journal in a file.
 pub(crate) fn open_journal(path: &Path) -> io::Result<Journal<BufReader<File>>> {
-    Journal::open(BufReader::new(File::open(path)?))
+    let journal = Journal::open(BufReader::new(File::open(path)?))?;
+    if journal.holds_nothing() {
+        let why = "it is cut off before its first record";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(journal)
 }
 
 /// What a journal lost, as a problem; a torn end alone is what a crash leaves and is only told.

@@ -1,6 +1,7 @@
 //! Loads the catalog: the built-in rules and the user's own.
 
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use annotate_snippets::Renderer;
@@ -29,10 +30,7 @@ impl RuleFiles {
             .collect();
         let mut problems = Vec::new();
         for folder in folders {
-            let mut paths = Vec::new();
-            collect(folder, 0, &mut paths, &mut problems);
-            paths.sort();
-            for path in paths {
+            for path in files_below(folder, &mut problems) {
                 match read(&path) {
                     Ok(text) => files.push((path.display().to_string(), text)),
                     Err(error) => problems.push(InputError::io("read", &path, &error)),
@@ -58,14 +56,39 @@ impl RuleFiles {
     }
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
-    if fs::metadata(path)?.len() > LARGEST {
-        return Err(std::io::Error::new(
-            std::io::ErrorKind::InvalidData,
-            "too large for a rule",
-        ));
+/// The text of one rule file.
+///
+/// # Errors
+/// If it is a device or the like, too large, no text, or cannot be read.
+pub fn read(path: &Path) -> io::Result<String> {
+    let wrong = |why| Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    if !fs::metadata(path)?.is_file() {
+        return wrong("it is no file");
     }
-    fs::read_to_string(path)
+    let mut text = Vec::new();
+    // The size of a file that is being written is not to be relied on.
+    let read = fs::File::open(path)?
+        .take(LARGEST + 1)
+        .read_to_end(&mut text)?;
+    if read as u64 > LARGEST {
+        return wrong("it is too large for a rule");
+    }
+    String::from_utf8(text).or_else(|_| wrong("it is no text"))
+}
+
+/// Every rule file below a folder, sorted; or the file itself.
+///
+/// # Errors
+/// In `problems`: folders that cannot be listed.
+#[must_use]
+pub fn files_below(path: &Path, problems: &mut Vec<InputError>) -> Vec<PathBuf> {
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_dir()) {
+        return vec![path.to_owned()];
+    }
+    let mut paths = Vec::new();
+    collect(path, 0, &mut paths, problems);
+    paths.sort();
+    paths
 }
 
 fn collect(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>, problems: &mut Vec<InputError>) {
@@ -78,7 +101,8 @@ fn collect(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>, problems: &mut
     };
     for entry in entries.flatten() {
         let path = entry.path();
-        if path.is_dir() {
+        // A link to a folder may lead in a circle.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             if depth < 8 {
                 collect(&path, depth + 1, paths, problems);
             }

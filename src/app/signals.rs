@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP end a watch in good order; the second one ends the process at once.
+//! SIGINT, SIGTERM, SIGQUIT and SIGHUP end a watch in good order; the second one ends the process at once.
 //! After SIGHUP there is no terminal any more, and waiting for its keys never ends: a moment later the
 //! process ends by itself.
 
@@ -25,13 +25,14 @@ pub fn on_end(on_first: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
+    let mut quit = listen(SignalKind::quit())?;
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            let first = runtime.block_on(any(&mut interrupt, &mut terminate, &mut hangup));
+            let first = runtime.block_on(any(&mut interrupt, &mut terminate, &mut hangup, &mut quit));
             on_first();
             let number = runtime.block_on(async {
-                let second = any(&mut interrupt, &mut terminate, &mut hangup);
+                let second = any(&mut interrupt, &mut terminate, &mut hangup, &mut quit);
                 if first == HANGUP {
                     tokio::time::timeout(GRACE, second).await.unwrap_or(first)
                 } else {
@@ -50,10 +51,16 @@ pub fn on_end(on_first: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Ok(())
 }
 
-async fn any(interrupt: &mut Signal, terminate: &mut Signal, hangup: &mut Signal) -> i32 {
+async fn any(
+    interrupt: &mut Signal,
+    terminate: &mut Signal,
+    hangup: &mut Signal,
+    quit: &mut Signal,
+) -> i32 {
     tokio::select! {
         _ = interrupt.recv() => 2,
         _ = terminate.recv() => 15,
         _ = hangup.recv() => HANGUP,
+        _ = quit.recv() => 3,
     }
 }

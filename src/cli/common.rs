@@ -9,9 +9,12 @@ use clap::{Args, ValueEnum};
 
 use super::messages;
 use super::ranks::Ranks;
+use crate::app::report::VERBOSE_HINT;
 use crate::app::rules::RuleFiles;
 use crate::engine::snapshot::Snapshot;
 use crate::engine::{Engine, Options};
+use crate::error::InputError;
+use crate::exit;
 use crate::views::escape::Glyphs;
 use crate::views::report::ReportOptions;
 use crate::views::{json, report};
@@ -30,11 +33,23 @@ pub(crate) struct Common {
     #[arg(long, global = true)]
     pub(crate) ascii: bool,
     /// Show only these ranks, such as 0-7,12 (all of them are diagnosed)
-    #[arg(long, value_name = "RANKS", global = true)]
+    #[arg(long, value_name = "RANKS", global = true, allow_hyphen_values = true)]
     pub(crate) ranks: Option<Ranks>,
     /// Show everything: all findings, and which files were read and which were not
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
+}
+
+/// False if rules that were asked for could not all be used.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub(crate) struct Sound(bool);
+
+impl Sound {
+    /// The exit code, if the rules leave it as it is.
+    pub(crate) fn or_input(self, code: u8) -> u8 {
+        if self.0 { code } else { exit::INPUT }
+    }
 }
 
 /// When to use colours.
@@ -87,15 +102,43 @@ impl Common {
 
     /// Every rule file; what is wrong with them is told once.
     #[must_use]
-    pub(crate) fn rule_files(&self) -> RuleFiles {
+    pub(crate) fn rule_files(&self) -> (RuleFiles, Sound) {
         let (files, problems) = RuleFiles::read(&self.rules);
         for problem in &problems {
             messages::problem(problem);
         }
-        for broken in files.load(self.color_on(&io::stderr())).1 {
-            messages::raw(&broken);
+        let broken = files.load(self.color_on(&io::stderr())).1;
+        for broken in &broken {
+            messages::raw(broken);
         }
-        files
+        let sound = problems.is_empty() && broken.is_empty();
+        (files, Sound(sound))
+    }
+
+    /// Whether the dashboard can be shown; if a terminal cannot, that is told.
+    #[must_use]
+    pub(crate) fn full_screen(&self) -> bool {
+        if !io::stdout().is_terminal() {
+            return false;
+        }
+        let why = match env::var_os("TERM") {
+            Some(term) if term == "dumb" => "TERM is dumb",
+            Some(term) if !term.is_empty() => return true,
+            _ => "TERM is not set",
+        };
+        messages::warning(&format!(
+            "{why}: plain lines instead of the dashboard; `TERM=xterm-256color` has it"
+        ));
+        false
+    }
+
+    /// The problem without the advice to do what was done.
+    #[must_use]
+    pub(crate) fn without_v(&self, mut problem: InputError) -> InputError {
+        if self.verbose && problem.hint == Some(VERBOSE_HINT) {
+            problem.hint = None;
+        }
+        problem
     }
 
     /// The diagnosis as text; `full` lists every rank in JSON however many there are.
@@ -116,10 +159,27 @@ impl Common {
             verbose: self.verbose,
         };
         match format {
-            Format::Text => report::text(snapshot, &options),
+            Format::Text => {
+                let mut text = report::text(snapshot, &options);
+                if text.lines().count() >= rows_of_terminal() {
+                    text.push_str(&report::reminder(snapshot, &options));
+                }
+                text
+            }
             Format::Markdown => report::markdown_with(snapshot, &options),
             Format::Json => json::to_string(snapshot, full),
         }
+    }
+}
+
+/// Rows of the terminal that standard output is; without one nothing scrolls away.
+fn rows_of_terminal() -> usize {
+    if !io::stdout().is_terminal() {
+        return usize::MAX;
+    }
+    match crossterm::terminal::size() {
+        Ok((_, rows)) if rows > 0 => usize::from(rows),
+        _ => usize::MAX,
     }
 }
 
@@ -165,9 +225,29 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(total)
 }
 
+/// How many times as fast a replay plays.
+///
+/// # Errors
+/// A fragment that says what is wrong.
+pub(crate) fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.trim().parse::<f64>().ok();
+    speed
+        .filter(|speed| (0.1..=1_000.0).contains(speed))
+        .ok_or_else(|| format!("`{text}` is no number from 0.1 to 1000"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn speeds() {
+        assert_eq!(speed("0.1"), Ok(0.1));
+        assert_eq!(speed("1000"), Ok(1_000.0));
+        for text in ["0", "-1", "nan", "inf", "1001", "fast", ""] {
+            assert!(speed(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn durations() {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Write, stdout};
+use std::sync::Arc;
 
 use super::common::{Common, Format};
 use crate::app::handle::Handle;
@@ -18,7 +19,16 @@ pub(crate) fn show(handle: &Handle, common: &Common) -> anyhow::Result<()> {
         glyphs: common.glyphs(),
     };
     let save = |snapshot: &Snapshot| save(snapshot, common);
-    tui::run(handle, &tui::Options { theme, save: &save })?;
+    let narrow = |snapshot: Arc<Snapshot>| match &common.ranks {
+        Some(ranks) => Arc::new(ranks.narrow(&snapshot)),
+        None => snapshot,
+    };
+    let options = tui::Options {
+        theme,
+        save: &save,
+        narrow: &narrow,
+    };
+    tui::run(handle, &options)?;
     Ok(())
 }
 

@@ -8,8 +8,12 @@ use super::replay::{PlayArgs, play};
 use crate::app::demo::{CASES, Case};
 use crate::exit;
 
+const AFTER: &str = "\
+Exit code: 0 if the demonstration worked, whatever the recorded job's state is.";
+
 /// Arguments of `unhang demo`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = AFTER)]
 pub(crate) struct DemoArgs {
     /// The case to play; see --list
     pub(crate) case: Option<String>,
@@ -42,6 +46,6 @@ pub(crate) fn run(args: &DemoArgs, common: &Common) -> anyhow::Result<u8> {
         ));
         return Ok(exit::USAGE);
     };
-    play(case.script()?, args.play, common)?;
-    Ok(exit::OK)
+    let code = play(case.script()?, args.play, common)?;
+    Ok(if code == exit::INPUT { code } else { exit::OK })
 }

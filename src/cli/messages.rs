@@ -17,6 +17,16 @@ pub(crate) fn problem(problem: &InputError) {
     }
 }
 
+/// A fault in words.
+pub(crate) fn error_text(text: &str) {
+    line(&format!("error: {text}"));
+}
+
+/// What it is doing now.
+pub(crate) fn note(text: &str) {
+    line(text);
+}
+
 /// Something the user should know.
 pub(crate) fn warning(text: &str) {
     line(&format!("warning: {text}"));

@@ -1,18 +1,18 @@
 //! `unhang replay`: the dashboard over a saved failure; its report where there is no terminal.
 
-use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
 
-use super::common::{Common, Format, duration, new_engine};
+use super::common::{Common, Format, duration, new_engine, speed};
 use super::report::ClaimArgs;
 use super::{dashboard, messages, output};
 use crate::app::replay::script::{FilesScript, Script, open_journal};
 use crate::app::replay::{self, Start};
 use crate::app::{report, signals};
+use crate::engine::snapshot::Snapshot;
 use crate::error::{InputError, in_words};
 use crate::exit;
 use crate::sources::discover::{Discoverer, Found};
@@ -32,10 +32,10 @@ pub(crate) struct ReplayArgs {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct PlayArgs {
     /// Play this many times as fast, 0.1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed, allow_hyphen_values = true)]
     pub(crate) speed: f64,
     /// Begin at this time from the start, such as 90s
-    #[arg(long, value_name = "T", value_parser = duration)]
+    #[arg(long, value_name = "T", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) at: Option<Duration>,
 }
 
@@ -87,7 +87,9 @@ fn open(args: &ReplayArgs, common: &Common) -> anyhow::Result<(Box<dyn Script>, 
                 !problems.is_empty(),
             ))
         }
-        ([], true) if problems.is_empty() => Err(report::no_logs(&args.paths).into()),
+        ([], true) if problems.is_empty() => {
+            Err(common.without_v(report::no_logs(&args.paths)).into())
+        }
         ([], true) => Err(problems.remove(0).into()),
         _ => bail!("one journal or saved logs can be played, not both"),
     }
@@ -106,12 +108,12 @@ pub(crate) fn play(
     args: PlayArgs,
     common: &Common,
 ) -> anyhow::Result<u8> {
-    let files = common.rule_files();
-    if !stdout().is_terminal() {
+    let (files, sound) = common.rule_files();
+    if !common.full_screen() {
         let mut engine = new_engine(&files, false);
         let snapshot = replay::to_the_end(script.as_mut(), &mut engine)?;
         output::print(&common.render(&snapshot, Format::Text, false))?;
-        return Ok(exit::of_state(snapshot.verdict.state));
+        return Ok(sound.or_input(played(&snapshot, &script.problems())));
     }
     let start = Start {
         speed: args.speed,
@@ -124,8 +126,19 @@ pub(crate) fn play(
     let shown = dashboard::show(&handle, common);
     let snapshot = replay.finish();
     shown?;
-    if let Some(panic) = handle.status().failure {
+    let status = handle.status();
+    if let Some(panic) = status.failure {
         bail!("a bug in the engine ended it: {panic}");
     }
-    Ok(exit::of_state(snapshot.verdict.state))
+    Ok(sound.or_input(played(&snapshot, &status.problems)))
+}
+
+/// Tells what could not be read, as a report does; the exit code.
+fn played(snapshot: &Snapshot, problems: &[InputError]) -> u8 {
+    problems.iter().for_each(messages::problem);
+    if problems.is_empty() {
+        exit::of_state(snapshot.verdict.state)
+    } else {
+        exit::INPUT
+    }
 }

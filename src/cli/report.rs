@@ -77,20 +77,29 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> anyhow::Result<u8> {
         paths: args.paths.clone(),
         claim: args.claim.stuck,
         ras: args.ras.asking()?,
+        on_pipe: Some(|path| {
+            messages::note(&format!(
+                "{} is a named pipe: waits until something writes to it and closes it",
+                path.display()
+            ));
+        }),
     };
-    let report = report::run(&plan, new_engine(&common.rule_files(), false));
+    let (rules, sound) = common.rule_files();
+    let report = report::run(&plan, new_engine(&rules, false));
     if common.verbose {
         messages::inputs(&report.taken, &report.passed_over);
     }
-    for problem in &report.problems {
-        messages::problem(problem);
+    // A program gets its document even so; people have the message.
+    if !report.taken.is_empty() || args.format == Format::Json {
+        output::print(&common.render(&report.snapshot, args.format, args.full))?;
     }
-    let mut code = exit::INPUT;
-    if let Some(snapshot) = &report.snapshot {
-        output::print(&common.render(snapshot, args.format, args.full))?;
-        if report.problems.is_empty() {
-            code = exit::of_state(snapshot.verdict.state);
-        }
+    let code = if report.problems.is_empty() {
+        exit::of_state(report.snapshot.verdict.state)
+    } else {
+        exit::INPUT
+    };
+    for problem in report.problems {
+        messages::problem(&common.without_v(problem));
     }
-    Ok(code)
+    Ok(sound.or_input(code))
 }

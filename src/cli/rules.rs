@@ -3,17 +3,20 @@
 pub mod markdown;
 mod text;
 
+use std::env;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{env, fs};
 
 use annotate_snippets::Renderer;
 use anyhow::Context;
 
-use crate::engine::catalog::{BUILTIN_FILES, Case, Catalog, RuleError};
+use super::messages;
+use crate::app::rules::{self, RuleFiles};
+use crate::engine::catalog::{BUILTIN_FILES, Case, Catalog, Rule, RuleError};
 use crate::engine::ids::RuleIx;
 use crate::engine::vocab::Class;
+use crate::error::InputError;
 use crate::exit;
 
 /// Arguments of `unhang rules`.
@@ -28,7 +31,9 @@ pub struct RulesArgs {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Command {
-    /// List every rule
+    /// List every rule.
+    ///
+    /// Exit code 3 if a folder given with --rules, or a rule in it, cannot be used; the others are listed.
     List {
         /// Only rules of this class of cause (`wrong-interface`, `shm`, …)
         #[arg(long)]
@@ -39,7 +44,9 @@ enum Command {
         /// The rule's id or name (`NET003`, `interface-differs`)
         id: String,
     },
-    /// Check rule files: schema, patterns, texts, and their own hits and misses
+    /// Check rule files: schema, patterns, texts, and their own hits and misses.
+    ///
+    /// Exit code 0: all are sound; 1: something is wrong with a rule; 3: a file could not be read.
     Check {
         /// Rule files, or folders of them
         #[arg(required = true)]
@@ -54,49 +61,39 @@ enum Command {
 pub fn run(args: &RulesArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::List { class } => {
-            let catalog = loaded(&args.folders)?;
+            let (catalog, code) = loaded(&args.folders)?;
             let class = match class.as_deref().map(|name| (name, Class::from_name(name))) {
                 Some((name, None)) => return unknown_class(name),
                 Some((_, class)) => class,
                 None => None,
             };
             print(&text::list(&catalog, class))?;
-            Ok(ExitCode::from(exit::OK))
+            Ok(ExitCode::from(code))
         }
         Command::Explain { id } => {
-            let catalog = loaded(&args.folders)?;
+            let (catalog, code) = loaded(&args.folders)?;
             match find(&catalog, id) {
                 Some(rule) => print(&text::explain(catalog.rule(rule)))?,
                 None => return unknown_rule(&catalog, id),
             }
-            Ok(ExitCode::from(exit::OK))
+            Ok(ExitCode::from(code))
         }
         Command::Check { files } => check(files),
     }
 }
 
-/// The built-in rules and those below `folders`, with what is wrong with the latter.
-///
-/// # Errors
-/// If a folder or a file in it cannot be read.
-pub fn catalog(folders: &[PathBuf]) -> anyhow::Result<(Catalog, Vec<RuleError>)> {
-    let builtin = BUILTIN_FILES
-        .iter()
-        .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
-    let mut files: Vec<(String, String)> = builtin.collect();
-    for folder in folders {
-        for path in rule_files(folder)? {
-            files.push(read(&path)?);
-        }
+/// The built-in rules and those below `folders`; what is wrong with the latter is printed and makes
+/// the exit code.
+fn loaded(folders: &[PathBuf]) -> anyhow::Result<(Catalog, u8)> {
+    let (files, problems) = RuleFiles::read(folders);
+    let (catalog, broken) = files.load(coloured());
+    let mut stderr = io::stderr().lock();
+    for text in &broken {
+        writeln!(stderr, "{text}\n")?;
     }
-    Ok(Catalog::load(&files))
-}
-
-/// The same, with the errors printed.
-fn loaded(folders: &[PathBuf]) -> anyhow::Result<Catalog> {
-    let (catalog, errors) = catalog(folders)?;
-    report(&errors)?;
-    Ok(catalog)
+    problems.iter().for_each(messages::problem);
+    let sound = broken.is_empty() && problems.is_empty();
+    Ok((catalog, if sound { exit::OK } else { exit::INPUT }))
 }
 
 /// Checks the files by themselves, so that a copy of a built-in rule can be worked on.
@@ -104,14 +101,11 @@ fn check(paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let mut files = Vec::new();
     let mut unreadable = Vec::new();
     for path in paths {
-        match rule_files(path).and_then(|found| {
-            found
-                .iter()
-                .map(|p| read(p))
-                .collect::<anyhow::Result<Vec<_>>>()
-        }) {
-            Ok(read) => files.extend(read),
-            Err(error) => unreadable.push(error),
+        for path in rules::files_below(path, &mut unreadable) {
+            match rules::read(&path) {
+                Ok(text) => files.push((path.display().to_string(), text)),
+                Err(error) => unreadable.push(InputError::io("read", &path, &error)),
+            }
         }
     }
     let (catalog, errors) = Catalog::load(&files);
@@ -124,17 +118,15 @@ fn check(paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
         print(&text::checked(rule, hits, cases.len() - hits))?;
     }
     report(&errors)?;
-    let mut stderr = io::stderr().lock();
-    for error in &unreadable {
-        writeln!(stderr, "error: {error:#}")?;
-    }
-    Ok(ExitCode::from(
-        match (unreadable.is_empty(), errors.is_empty()) {
-            (false, _) => exit::INPUT,
-            (true, false) => exit::ERROR,
-            (true, true) => exit::OK,
-        },
-    ))
+    let taken: Vec<String> = catalog.rules().iter().filter_map(taken_id).collect();
+    taken.iter().for_each(|text| messages::error_text(text));
+    unreadable.iter().for_each(messages::problem);
+    let sound = errors.is_empty() && taken.is_empty();
+    Ok(ExitCode::from(match (unreadable.is_empty(), sound) {
+        (false, _) => exit::INPUT,
+        (true, false) => exit::ERROR,
+        (true, true) => exit::OK,
+    }))
 }
 
 /// The rule with this id in any case, or this name.
@@ -173,38 +165,29 @@ fn unknown_class(name: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::USAGE))
 }
 
-/// Every rule file below a folder, sorted; or the file itself.
-fn rule_files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let entries = fs::read_dir(path)
-        .with_context(|| format!("failed to read the folder {}", path.display()))?;
-    let mut files = Vec::new();
-    for entry in entries {
-        let entry =
-            entry.with_context(|| format!("failed to read the folder {}", path.display()))?;
-        // A link to a folder may lead in a circle.
-        if entry.file_type().is_ok_and(|t| t.is_dir()) {
-            files.extend(rule_files(&entry.path())?);
-        } else if entry.path().extension().is_some_and(|e| e == "toml") {
-            files.push(entry.path());
-        }
-    }
-    files.sort();
-    Ok(files)
+/// What is wrong with the id of a rule if a built-in one has it already. A file of the same name is
+/// that rule itself, or a copy that is worked on.
+fn taken_id(rule: &Rule) -> Option<String> {
+    let name = |path: &str| Path::new(path).file_name().map(ToOwned::to_owned);
+    let starts = format!("{}-", rule.id);
+    let (builtin, _) = BUILTIN_FILES.iter().find(|(path, _)| {
+        name(path).is_some_and(|name| name.to_string_lossy().starts_with(&starts))
+    })?;
+    (name(builtin) != name(&rule.path)).then(|| {
+        format!(
+            "the id {} of {} is taken by the built-in {builtin}",
+            rule.id, rule.path
+        )
+    })
 }
 
-fn read(path: &Path) -> anyhow::Result<(String, String)> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
-    Ok((path.display().to_string(), text))
+fn coloured() -> bool {
+    io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
 /// Prints what is wrong with rule files.
 fn report(errors: &[RuleError]) -> anyhow::Result<()> {
-    let colour = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    let renderer = if colour {
+    let renderer = if coloured() {
         Renderer::styled()
     } else {
         Renderer::plain()

@@ -150,7 +150,7 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn go(&self, plan: &Plan, name: &str, live: bool) -> anyhow::Result<Outcome> {
-        let files = self.common.rule_files();
+        let (files, _sound) = self.common.rule_files();
         let mut progress = |progress: Progress| {
             let Progress::Step(step, took) = progress;
             if live {

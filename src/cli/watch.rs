@@ -1,7 +1,6 @@
 //! `unhang watch`: the dashboard of a running job, or lines as things happen where there is no terminal.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,8 +64,9 @@ pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
             ..args.ras.asking()?
         },
     };
-    let dashboard = stdout().is_terminal();
-    let watch = watch::start(&plan, new_engine(&common.rule_files(), dashboard))?;
+    let dashboard = common.full_screen();
+    let (rules, sound) = common.rule_files();
+    let watch = watch::start(&plan, new_engine(&rules, dashboard))?;
     if common.verbose {
         messages::inputs(&[], &watch.passed_over);
     }
@@ -96,11 +96,11 @@ pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
     if let Some(panic) = status.failure {
         anyhow::bail!("a bug in the engine ended it: {panic}");
     }
-    Ok(if unread {
+    Ok(sound.or_input(if unread {
         exit::INPUT
     } else {
         exit::of_state(snapshot.verdict.state)
-    })
+    }))
 }
 
 /// Prints what happens until the input or the user ends it.

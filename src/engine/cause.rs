@@ -6,7 +6,7 @@ mod guilt;
 mod state;
 mod summary;
 
-use super::detect::{Scene, wait};
+use super::detect::{Scene, logs, wait};
 use super::finding::Finding;
 use super::snapshot::Verdict;
 use super::vocab::{Class, Confidence, Effect, Role, Severity, State};
@@ -19,11 +19,18 @@ pub fn judge(scene: &Scene<'_>, mut findings: Vec<Finding>) -> (Verdict, Vec<Fin
     // A refusal that something else explains says nothing of its own.
     findings.retain(|f| f.class != Class::NetworkUnreachable || f.role != Role::Symptom);
     let main = main_cause(&findings);
-    let state = state::of(scene, main.map(|at| &findings[at]), &findings);
+    let unseen = logs::unseen(scene);
+    let state = state::of(scene, main.map(|at| &findings[at]), &findings, &unseen);
     if state == State::Waiting {
         soften(&mut findings);
     }
-    let verdict = verdict(scene, main.map(|at| &findings[at]), state, &findings);
+    let verdict = verdict(
+        scene,
+        main.map(|at| &findings[at]),
+        state,
+        &findings,
+        &unseen,
+    );
     order(&mut findings, main, verdict)
 }
 
@@ -168,13 +175,18 @@ fn verdict(
     main: Option<&Finding>,
     state: State,
     findings: &[Finding],
+    unseen: &[u32],
 ) -> Verdict {
     let class = match main {
         Some(finding) => finding.class,
-        None => state::class_without_cause(scene, state),
+        None => state::class_without_cause(scene, state, unseen),
     };
     let (ranks, hosts) = main.map(|f| guilt::of(scene, f)).unwrap_or_default();
     let mut missing = main.map(|f| f.missing.clone()).unwrap_or_default();
+    let asked = missing.iter().any(|what| what.starts_with("the log"));
+    if !unseen.is_empty() && !asked && main.is_none_or(|f| f.confidence < Confidence::Certain) {
+        missing.insert(0, logs::logs_of(unseen.iter().copied()));
+    }
     if main.is_none() {
         missing.extend(summary::switch_on(scene, state));
     }
@@ -195,7 +207,7 @@ fn verdict(
         state,
         class,
         summary: main.map_or_else(
-            || summary::without_cause(scene, state, findings),
+            || summary::without_cause(scene, state, findings, unseen),
             |f| f.title.clone(),
         ),
         confidence: if state == State::Waiting {

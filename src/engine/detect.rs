@@ -8,7 +8,7 @@ mod interface;
 mod interface_hosts;
 mod join;
 mod lines;
-mod logs;
+pub mod logs;
 mod mismatch;
 mod missing;
 mod missing_calls;

@@ -42,3 +42,27 @@ impl Recent {
         places.split_off(surplus)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_a_file_that_was_rotated_are_forgotten_and_others_stay() {
+        let place = |source: u32, number: u64| Place {
+            source: SourceId(source),
+            number,
+            offset: number * 10,
+            len: 9,
+        };
+        let mut recent = Recent {
+            rings: vec![
+                VecDeque::from([place(0, 1), place(1, 1)]),
+                VecDeque::from([place(0, 2)]),
+            ],
+        };
+        recent.forget(SourceId(0));
+        let writers = [WriterIx::from_ix(0), WriterIx::from_ix(1)];
+        assert_eq!(recent.of(&writers), [place(1, 1)]);
+    }
+}

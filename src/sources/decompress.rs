@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +65,7 @@ pub fn unpack(
     );
     let inner: Box<dyn Read + Send> = match packing {
         Packing::Plain => return Ok(Box::new(counted)),
-        Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(counted)),
+        Packing::Gzip => Box::new(Members::new(counted)),
         Packing::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(counted)?),
     };
     Ok(Box::new(Guarded {
@@ -73,6 +73,54 @@ pub fn unpack(
         taken,
         given: Cell::new(0),
     }))
+}
+
+/// The members of a gzip file, one after another. Zeros after the last one are padding, as gunzip has
+/// it; anything else there is an error after all that was packed.
+enum Members<R> {
+    Inside(flate2::bufread::GzDecoder<R>),
+    Over,
+}
+
+impl<R: BufRead> Members<R> {
+    fn new(packed: R) -> Self {
+        Self::Inside(flate2::bufread::GzDecoder::new(packed))
+    }
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Self::Inside(member) = self else {
+                return Ok(0);
+            };
+            let n = member.read(buf)?;
+            if n > 0 || buf.is_empty() {
+                return Ok(n);
+            }
+            let Self::Inside(member) = std::mem::replace(self, Self::Over) else {
+                return Ok(0);
+            };
+            let mut packed = member.into_inner();
+            let mut padded = false;
+            *self = loop {
+                let next = packed.fill_buf()?;
+                match next.first() {
+                    None => break Self::Over,
+                    Some(0) => {
+                        let zeros = next.iter().take_while(|byte| **byte == 0).count();
+                        packed.consume(zeros);
+                        padded = true;
+                    }
+                    Some(0x1f) if !padded => break Self::new(packed),
+                    Some(_) => {
+                        let text = "something else follows the compressed log; the log was used";
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+                    }
+                }
+            };
+        }
+    }
 }
 
 /// Counts the packed bytes.
@@ -138,6 +186,23 @@ mod tests {
             zstd::encode_all(&b"two\n"[..], 1).unwrap(),
         ];
         assert_eq!(unpacked(packed.concat()).unwrap(), b"one\ntwo\n");
+    }
+
+    #[test]
+    fn zeros_after_a_log_are_padding_and_garbage_is_told_after_it() {
+        let padded = [gzip(b"one\n"), gzip(b"two\n"), vec![0; 70_000]].concat();
+        assert_eq!(unpacked(padded).unwrap(), b"one\ntwo\n");
+        for rest in [&b"garbage"[..], b"\0\0garbage"] {
+            let packed = [&gzip(b"one\n")[..], rest].concat();
+            let mut out = Vec::new();
+            let mut reader = unpack(io::Cursor::new(packed), Packing::Gzip).unwrap();
+            let error = reader.read_to_end(&mut out).unwrap_err();
+            assert_eq!(out, b"one\n");
+            assert!(
+                error.to_string().contains("follows the compressed log"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
+mod pseudo;
+
 use super::decompress::Packing;
 use super::sniff::{self, Chosen, Guess, NameSays};
 use crate::error::InputError;
@@ -178,6 +180,12 @@ impl Discoverer {
             return;
         }
         match fs::metadata(arg) {
+            Ok(meta) if meta.is_dir() && pseudo::is_pseudo(arg) => {
+                if self.first {
+                    let problem = InputError::because("search", arg, pseudo::WHY);
+                    walk.found.problems.push(problem.hint("name the file"));
+                }
+            }
             Ok(meta) if meta.is_dir() => self.folder(arg, walk),
             Ok(_) => self.file(arg, Chosen::ByName, walk),
             Err(_) if is_pattern(arg) => self.pattern(arg, walk),
@@ -250,8 +258,13 @@ impl Discoverer {
                 let Ok(kind) = entry.file_type() else {
                     continue;
                 };
-                if kind.is_dir() || kind.is_symlink() && path.is_dir() {
-                    if depth < DEPTH {
+                if kind.is_symlink() && path.is_dir() {
+                    // It leads out of what was asked for, or to what is searched anyway.
+                    self.pass_over(&path, "a link to a folder: name it to search it", walk);
+                } else if kind.is_dir() {
+                    if pseudo::is_pseudo(&path) {
+                        self.pass_over(&path, pseudo::WHY, walk);
+                    } else if depth < DEPTH {
                         stack.push((path, depth + 1));
                     } else {
                         self.pass_over(&path, "too many folders deep", walk);
@@ -285,6 +298,11 @@ impl Discoverer {
         };
         if !meta.is_file() {
             self.special(path, meta.file_type(), chosen, walk);
+            return;
+        }
+        // Only a link leads from a folder that is searched to such a file; reading it may never end.
+        if chosen == Chosen::BySearch && path.is_symlink() && pseudo::is_pseudo(path) {
+            self.pass_over(path, pseudo::WHY, walk);
             return;
         }
         if let Some(other) = walk.files.insert((meta.dev(), meta.ino()), path.to_owned()) {

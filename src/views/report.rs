@@ -7,13 +7,44 @@ mod text;
 
 use crate::engine::finding::{Evidence, Finding};
 use crate::engine::snapshot::Snapshot;
-use crate::engine::vocab::Role;
+use crate::engine::vocab::{Class, Role};
 
-use super::escape::Glyphs;
+use super::escape::{self, Glyphs};
+use super::words;
 
 pub use addresses::{AddressRow, AddressTable};
 pub use markdown::{markdown, markdown_with};
 pub use text::text;
+
+/// The verdict again in one line, for the end of a report that scrolled its head away: the state, its
+/// class, the guilty and the first thing to change.
+#[must_use]
+pub fn reminder(snapshot: &Snapshot, options: &ReportOptions) -> String {
+    let verdict = &snapshot.verdict;
+    let mut text = words::headline(verdict.state).to_owned();
+    if !matches!(verdict.class, Class::Healthy | Class::Inconclusive) {
+        text.push_str(&format!(", {}", verdict.class));
+    }
+    let guilty = [
+        words::ranks(verdict.ranks.iter().copied()),
+        words::hosts(verdict.hosts.iter().map(String::as_str)),
+    ];
+    for who in guilty.iter().filter(|who| !who.is_empty()) {
+        text.push_str(&format!(", {who}"));
+    }
+    let fix = Outline::of(snapshot).lead.and_then(|f| f.fixes.first());
+    match fix {
+        Some(fix) => {
+            let commands = words::exports(fix);
+            let what = commands.first().unwrap_or(&fix.text);
+            text.push_str(&format!("; fix: {what}"));
+        }
+        None => text.push_str(&format!("; {}", verdict.summary)),
+    }
+    let mut line = escape::fit(&text, options.width, options.glyphs());
+    line.push('\n');
+    line
+}
 
 /// How a text report looks.
 #[derive(Clone, Copy, Debug)]
@@ -106,8 +137,8 @@ pub fn place(snapshot: &Snapshot, evidence: &Evidence) -> String {
 /// Ranks and hosts of a finding in a few words: `ranks 10-11 on node-5`.
 #[must_use]
 pub fn who(finding: &Finding) -> String {
-    let ranks = super::words::ranks(finding.ranks.iter().copied());
-    let hosts = super::words::hosts(finding.hosts.iter().map(String::as_str));
+    let ranks = words::ranks(finding.ranks.iter().copied());
+    let hosts = words::hosts(finding.hosts.iter().map(String::as_str));
     match (ranks.is_empty(), hosts.is_empty()) {
         (_, true) => ranks,
         (true, false) => hosts,

@@ -46,6 +46,8 @@ pub struct Options<'a> {
     pub theme: Theme,
     /// Saves a report of the snapshot; says where, or why not.
     pub save: &'a dyn Fn(&Snapshot) -> Result<String, String>,
+    /// Leaves of a snapshot what the user wants to see.
+    pub narrow: &'a dyn Fn(Arc<Snapshot>) -> Arc<Snapshot>,
 }
 
 impl std::fmt::Debug for Options<'_> {
@@ -64,7 +66,7 @@ pub fn run(handle: &Handle, options: &Options<'_>) -> io::Result<()> {
     let mut session = Session::start()?;
     let mut dashboard = Dashboard {
         ui: Ui::new(options.theme),
-        snapshot: handle.snapshot(),
+        snapshot: (options.narrow)(handle.snapshot()),
         status: handle.status(),
         handle,
         options,
@@ -96,6 +98,10 @@ pub fn run(handle: &Handle, options: &Options<'_>) -> io::Result<()> {
                 return Ok(());
             }
             ready = event::poll(Duration::ZERO)?;
+        }
+        if session.is_told_to_stop() {
+            session.suspend()?;
+            dirty = true;
         }
         let now = *changes.borrow();
         if now != seen {
@@ -193,7 +199,7 @@ impl Dashboard<'_> {
 
     /// Takes in what changed behind the handle.
     fn look(&mut self) {
-        self.snapshot = self.handle.snapshot();
+        self.snapshot = (self.options.narrow)(self.handle.snapshot());
         let status = self.handle.status();
         if let Some(news) = status
             .messages

@@ -5,15 +5,16 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::app::handle::Axis;
+use crate::app::report;
 use crate::engine::ids::SourceId;
 use crate::engine::input::{EndReason, Input, SourceKind, Time};
 use crate::engine::limits;
 use crate::engine::ras;
-use crate::error::in_words;
+use crate::error::{InputError, in_words};
 use crate::sources::decompress::{self, Packing};
 use crate::sources::discover::Log;
 use crate::sources::journal::read::Journal;
@@ -54,6 +55,9 @@ pub trait Script: Send {
 
     /// Records that were lost so far.
     fn losses(&self) -> u64;
+
+    /// What could not be read of it so far.
+    fn problems(&self) -> Vec<InputError>;
 }
 
 /// A made-up clock: a fixed rate of bytes.
@@ -80,6 +84,7 @@ impl Rate {
 /// Plays a journal: with its times, or in the order of bytes if it has none.
 pub struct JournalScript<R> {
     journal: Journal<R>,
+    path: PathBuf,
     rate: Rate,
     bytes: u64,
     first: Option<Time>,
@@ -87,13 +92,23 @@ pub struct JournalScript<R> {
 }
 
 impl<R: Read + Seek + Send> JournalScript<R> {
-    /// Plays from the start.
+    /// Plays from the start; messages call it by `path`.
+    #[must_use]
+    pub fn of_file(journal: Journal<R>, path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            ..Self::new(journal)
+        }
+    }
+
+    /// Plays what is in no file from the start.
     #[must_use]
     pub fn new(journal: Journal<R>) -> Self {
         let rate = Rate::new(journal.raw_bytes());
         let first = journal.times().map(|(first, _)| first);
         Self {
             journal,
+            path: PathBuf::from("the journal"),
             rate,
             bytes: 0,
             first,
@@ -143,6 +158,12 @@ impl<R: Read + Seek + Send> Script for JournalScript<R> {
         let losses = self.journal.losses();
         losses.damaged + losses.unknown
     }
+
+    fn problems(&self) -> Vec<InputError> {
+        report::losses_in_words(&self.path, self.journal.losses())
+            .into_iter()
+            .collect()
+    }
 }
 
 /// Plays saved files: all of them progress together, in proportion to their sizes.
@@ -162,6 +183,8 @@ pub struct FilesScript {
     bytes: u64,
     answered: usize,
     claimed: bool,
+    /// Files that could not be read, each told once.
+    problems: Vec<InputError>,
 }
 
 #[derive(Default)]
@@ -191,6 +214,7 @@ impl FilesScript {
             bytes: 0,
             answered: 0,
             claimed: false,
+            problems: Vec::new(),
         };
         script.begin();
         script
@@ -208,6 +232,7 @@ impl FilesScript {
         self.bytes = 0;
         self.claimed = false;
         self.next_dump = 0;
+        self.problems.clear();
         self.ready.clear();
         self.states = self.logs.iter().map(|_| FileState::default()).collect();
         self.queue = (0..self.logs.len()).map(|ix| Reverse((0, ix))).collect();
@@ -232,7 +257,11 @@ impl FilesScript {
         let info = source_info(source, answer, SourceKind::Ras);
         let (what, why, detail) = match Reader::whole(answer, ras::REPLY_BYTES, "answer of RAS") {
             Ok(reply) => (Some(What::Ras { source, reply }), EndReason::Eof, None),
-            Err(error) => (None, EndReason::Unreadable, Some(error.why)),
+            Err(problem) => {
+                let why = problem.why.clone();
+                self.problems.push(problem);
+                (None, EndReason::Unreadable, Some(why))
+            }
         };
         let end = What::Other(Input::Ended {
             source,
@@ -271,6 +300,7 @@ impl FilesScript {
             }
             Err(error) => {
                 let detail = Some(in_words(&error));
+                self.problems.push(unreadable(log, &error));
                 What::Other(Input::Ended {
                     source,
                     why: EndReason::Unreadable,
@@ -303,9 +333,21 @@ impl FilesScript {
                 let what = What::Dump { source, bytes };
                 Some(Record { seen: None, what })
             }
-            Err(problem) => Some(end(EndReason::Unreadable, Some(problem.why))),
+            Err(problem) => {
+                let why = problem.why.clone();
+                self.problems.push(problem);
+                Some(end(EndReason::Unreadable, Some(why)))
+            }
         }
     }
+}
+
+/// The same words that a report has for it.
+fn unreadable(log: &Log, error: &io::Error) -> InputError {
+    if log.packing != Packing::Plain && error.kind() == io::ErrorKind::UnexpectedEof {
+        return InputError::because("read", &log.path, "the compressed file is cut off");
+    }
+    InputError::io("read", &log.path, error)
 }
 
 fn size(log: &Log) -> u64 {
@@ -374,6 +416,10 @@ impl Script for FilesScript {
     fn losses(&self) -> u64 {
         0
     }
+
+    fn problems(&self) -> Vec<InputError> {
+        self.problems.clone()
+    }
 }
 
 /// Writes everything a script plays as a journal.
@@ -393,7 +439,6 @@ pub fn save<W: Write>(script: &mut dyn Script, out: W) -> io::Result<W> {
 /// # Errors
 /// If it is no journal or cannot be read.
 pub fn open_journal(path: &Path) -> io::Result<Box<dyn Script>> {
-    Ok(Box::new(JournalScript::new(
-        crate::app::report::open_journal(path)?,
-    )))
+    let journal = report::open_journal(path)?;
+    Ok(Box::new(JournalScript::of_file(journal, path)))
 }

@@ -29,10 +29,15 @@ fn ending(scene: &Scene<'_>) -> Ending {
 }
 
 /// The table. A cause decides by its class and effect; without one the ends do.
-pub(super) fn of(scene: &Scene<'_>, cause: Option<&Finding>, findings: &[Finding]) -> State {
+pub(super) fn of(
+    scene: &Scene<'_>,
+    cause: Option<&Finding>,
+    findings: &[Finding],
+    unseen: &[u32],
+) -> State {
     let ending = ending(scene);
     let Some(cause) = cause else {
-        return without_cause(scene, ending, findings);
+        return without_cause(scene, ending, findings, unseen);
     };
     let ending = match ending {
         Ending::Open if wait::fell_silent(scene, cause) => Ending::Standstill,
@@ -95,7 +100,7 @@ fn went_on(cause: &Finding) -> bool {
     cause.name == "wrong-results"
 }
 
-fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> State {
+fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding], unseen: &[u32]) -> State {
     let seen: Vec<_> = scene.ranks.ranks.iter().filter(|r| r.was_seen()).collect();
     let badly = seen.iter().any(|r| wait::end_of(scene, r) == End::Badly);
     let symptom = findings
@@ -112,7 +117,11 @@ fn without_cause(scene: &Scene<'_>, ending: Ending, findings: &[Finding]) -> Sta
         Ending::Open if badly => State::Failed,
         // In the middle of start-up nothing says yet whether it will come up.
         Ending::Open if !knows_something(scene) && in_start_up(scene) => State::Inconclusive,
-        Ending::Open if knows_something(scene) || knows_application(scene) => State::Healthy,
+        // Ranks that stop in the middle, and the log of another was not given: it may be the one
+        // they wait for.
+        Ending::Open if !unseen.is_empty() && !goes_on(scene) => State::Inconclusive,
+        Ending::Open if knows_something(scene) => State::Healthy,
+        Ending::Open if knows_application(scene) && !is_one_of_unknown(scene) => State::Healthy,
         Ending::Open => State::Inconclusive,
     }
 }
@@ -160,9 +169,28 @@ fn knows_application(scene: &Scene<'_>) -> bool {
     scene.all_records().any(|(_, r)| of_a_job(r))
 }
 
+/// Somebody watches and sees ranks print: no communicator gets on without the others.
+fn goes_on(scene: &Scene<'_>) -> bool {
+    let last = scene.all_records().filter_map(|(_, r)| r.last_seen).max();
+    scene.more_may_come
+        && last > scene.watched_since
+        && scene.watched_since.is_some()
+        && !wait::nobody_prints(scene, "RANK006")
+}
+
+/// The log of one rank alone, and nothing in it says how many there are: the start of a job of more.
+pub(super) fn is_one_of_unknown(scene: &Scene<'_>) -> bool {
+    let seen: Vec<_> = scene.ranks.ranks.iter().filter(|r| r.lines > 0).collect();
+    scene.ranks.world.is_none()
+        && scene.ranks.others.is_empty()
+        && seen.len() == 1
+        && !scene.records(seen[0]).any(|r| r.serving)
+}
+
 /// The class of a verdict that rests on no finding.
-pub(super) fn class_without_cause(scene: &Scene<'_>, state: State) -> Class {
+pub(super) fn class_without_cause(scene: &Scene<'_>, state: State, unseen: &[u32]) -> Class {
     match state {
+        State::Hung if !unseen.is_empty() => Class::Inconclusive,
         // NCCL stands and no call was logged: who called what is not known.
         State::Hung if knows_something(scene) && !knows_calls(scene) => Class::Inconclusive,
         State::Healthy | State::Completed => Class::Healthy,

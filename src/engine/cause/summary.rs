@@ -1,27 +1,48 @@
 //! Words for a verdict that rests on no finding.
 
-use crate::engine::detect::{Scene, ranges};
+use super::state;
+use crate::engine::detect::Scene;
+use crate::engine::detect::logs::logs_of;
 use crate::engine::finding::Finding;
+use crate::engine::job::RankRec;
 use crate::engine::vocab::{Role, State};
 
-use super::state;
-
 /// One line.
-pub(super) fn without_cause(scene: &Scene<'_>, state: State, findings: &[Finding]) -> String {
-    let seen: Vec<u32> = scene
-        .ranks
-        .ranks
-        .iter()
-        .filter(|r| r.was_seen())
-        .map(|r| r.rank)
-        .collect();
-    let who = match seen.len() {
-        0 => "the job".to_owned(),
-        1 => format!("rank {}", ranges(seen.iter().copied())),
-        n => format!("{n} ranks"),
+pub(super) fn without_cause(
+    scene: &Scene<'_>,
+    state: State,
+    findings: &[Finding],
+    unseen: &[u32],
+) -> String {
+    let seen: Vec<&RankRec> = scene.ranks.ranks.iter().filter(|r| r.was_seen()).collect();
+    let who = match seen.as_slice() {
+        [] => "the job".to_owned(),
+        [one] => format!("rank {}", one.rank),
+        many => format!("{} ranks", many.len()),
     };
     let symptom = findings.iter().find(|f| f.role == Role::Symptom);
+    let given = if unseen.len() == 1 { "was" } else { "were" };
+    let without = || format!("{} {given} not given", logs_of(unseen.iter().copied()));
     match state {
+        State::Completed if !unseen.is_empty() => {
+            format!("{who} ended well, nothing wrong was seen; {}", without())
+        }
+        State::Hung | State::Failed if !unseen.is_empty() => {
+            let what = if state == State::Hung {
+                "stands still"
+            } else {
+                "failed"
+            };
+            let known = symptom
+                .map(|s| s.title.clone())
+                .or_else(|| how_far(scene, &seen))
+                .unwrap_or_else(|| "the cause is not in these logs".to_owned());
+            format!("{what}: {known}; {}", without())
+        }
+        State::Inconclusive if !unseen.is_empty() => {
+            let known = how_far(scene, &seen).unwrap_or_else(|| format!("{who} stopped printing"));
+            format!("cannot tell: {known}; {}", without())
+        }
         State::Completed => format!("{who} ended well, nothing wrong was seen"),
         State::Healthy => format!("{who}, nothing wrong was seen"),
         State::Hung => match symptom {
@@ -49,6 +70,32 @@ pub(super) fn without_cause(scene: &Scene<'_>, state: State, findings: &[Finding
     }
 }
 
+/// How far the ranks got whose logs were given: the one, or all of them alike.
+fn how_far(scene: &Scene<'_>, seen: &[&RankRec]) -> Option<String> {
+    let who = match seen {
+        [one] => format!("rank {}", one.rank),
+        many => format!("each of {} ranks", many.len()),
+    };
+    let comms = scene.ranks.comms.iter();
+    let (comm, member) = comms
+        .flat_map(|comm| comm.members.values().map(move |m| (comm, m)))
+        .map(|(comm, m)| (comm, &scene.job.members[m.ix()]))
+        .filter(|(comm, m)| comm.nranks > 1 && m.complete && !m.is_over())
+        .max_by_key(|(comm, m)| (m.called(), comm.is_world, m.reached))?;
+    Some(match member.last_call {
+        Some(call) if member.called() => format!(
+            "{who} called {}, number {} on a communicator of {} ranks, and no more",
+            call.words(),
+            member.reached,
+            comm.nranks
+        ),
+        _ => format!(
+            "{who} came through the start-up of a communicator of {} ranks",
+            comm.nranks
+        ),
+    })
+}
+
 /// What to switch on so that the next log says more.
 pub(super) fn switch_on(scene: &Scene<'_>, state: State) -> Vec<String> {
     let mut what = Vec::new();
@@ -63,6 +110,9 @@ pub(super) fn switch_on(scene: &Scene<'_>, state: State) -> Vec<String> {
             .values()
             .any(|m| scene.job.members[m.ix()].called())
     });
+    if state::is_one_of_unknown(scene) {
+        what.push("the logs of the other ranks, if there are any".to_owned());
+    }
     if !nccl {
         what.push("what NCCL does: NCCL_DEBUG=INFO on every rank".to_owned());
     }

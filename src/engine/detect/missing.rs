@@ -56,7 +56,7 @@ impl Absent {
     }
 
     /// Whom to point at: those whose log shows that they are not there; without such a log, those
-    /// without any, unless they are more than the ranks that wait: then the logs were not given.
+    /// without any, unless they are as many as the ranks that wait: then the logs were not given.
     fn accused(&self, waiting: usize) -> (BTreeSet<u32>, Confidence) {
         if !self.with_log.is_empty() {
             let confidence = if self.without_log.is_empty() {
@@ -66,18 +66,30 @@ impl Absent {
             };
             return (self.with_log.clone(), confidence);
         }
-        if self.without_log.len() <= waiting {
+        if self.without_log.len() < waiting {
             return (self.without_log.clone(), Confidence::Likely);
         }
         (BTreeSet::new(), Confidence::Possible)
     }
 
+    /// Asks for the logs; without a single one of them nobody knows that their ranks did not come.
     fn ask(&self, draft: &mut Draft<'_>) {
-        if !self.without_log.is_empty() {
-            let ranks = ranges(self.without_log.iter().copied());
-            draft.missing(format!(
-                "the log of rank {ranks}: did it start at all, and what did it print last?"
-            ));
+        if self.without_log.is_empty() {
+            return;
+        }
+        draft.missing(format!(
+            "{}: did it start at all, and what did it print last?",
+            super::logs::logs_of(self.without_log.iter().copied())
+        ));
+        if self.with_log.is_empty() {
+            draft.fact(
+                "came",
+                if self.without_log.len() == 1 {
+                    "is not seen in"
+                } else {
+                    "are not seen in"
+                },
+            );
         }
     }
 }

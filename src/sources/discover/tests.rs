@@ -129,6 +129,19 @@ fn links_do_not_loop_and_do_not_count_twice() {
 }
 
 #[test]
+fn links_to_folders_are_not_followed() {
+    let away = folder(&[("rank9.log", LINE)]);
+    let dir = folder(&[("logs/rank0.log", LINE)]);
+    symlink(away.path(), dir.path().join("logs/away")).unwrap();
+    symlink("logs", dir.path().join("latest")).unwrap();
+    assert_eq!(names(&search(&[dir.path().to_owned()])), ["logs/rank0.log"]);
+    let named = search(&[dir.path().join("latest")]);
+    assert_eq!(named.logs.len(), 1, "a link that is named is searched");
+    let above = search(&[dir.path().join("logs")]);
+    assert_eq!(above.logs.len(), 1);
+}
+
+#[test]
 fn names_are_relative_to_what_was_asked_for() {
     let dir = folder(&[("a/rank0.log", LINE), ("b/rank0.log", LINE)]);
     let at = |name: &str| dir.path().join(name);

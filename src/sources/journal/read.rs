@@ -31,6 +31,8 @@ pub struct Journal<R> {
     losses: Losses,
     scanned: Losses,
     announced: HashSet<SourceId>,
+    /// It ends in the middle: there is no index.
+    open_ended: bool,
 }
 
 impl<R: Read + Seek> Journal<R> {
@@ -55,7 +57,9 @@ impl<R: Read + Seek> Journal<R> {
             )));
         }
         let len = file.seek(SeekFrom::End(0))?;
-        let (blocks, scanned) = match read_index(&mut file, len)? {
+        let index = read_index(&mut file, len)?;
+        let open_ended = index.is_none();
+        let (blocks, scanned) = match index {
             Some(blocks) => (blocks, Losses::default()),
             None => scan(&mut file, len)?,
         };
@@ -67,6 +71,7 @@ impl<R: Read + Seek> Journal<R> {
             losses: scanned,
             scanned,
             announced: HashSet::new(),
+            open_ended,
         })
     }
 
@@ -133,6 +138,12 @@ impl<R: Read + Seek> Journal<R> {
         self.next = 0;
         self.ready.clear();
         self.losses = self.scanned;
+    }
+
+    /// True if the recording ended before its first block was written.
+    #[must_use]
+    pub fn holds_nothing(&self) -> bool {
+        self.open_ended && self.blocks.is_empty()
     }
 
     /// What was lost so far.

@@ -3,7 +3,7 @@
 use std::io::{self, Stdout, Write};
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crossterm::clipboard::CopyToClipboard;
 use crossterm::cursor::Show;
@@ -11,6 +11,7 @@ use crossterm::execute;
 use crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use nix::unistd::{getppid, getsid};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
@@ -26,12 +27,16 @@ static LATE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Panics of other threads leave the screen alone and are told at the end.
 pub(super) struct Session {
     pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Set by SIGTSTP, which would otherwise stop the process with the screen taken over.
+    stop: Arc<AtomicBool>,
 }
 
 impl Session {
     /// Takes the terminal over.
     pub(super) fn start() -> io::Result<Self> {
         watch_panics();
+        let stop = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGTSTP, Arc::clone(&stop))?;
         take()?;
         let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
         if terminal.is_err() {
@@ -39,6 +44,7 @@ impl Session {
         }
         Ok(Self {
             terminal: terminal?,
+            stop,
         })
     }
 
@@ -49,10 +55,24 @@ impl Session {
 
     /// Gives the terminal back, stops the process as Ctrl-Z does, and takes the terminal over again.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
+        // Without a parent in this session nobody could make it go on; the system ignores SIGTSTP
+        // then too.
+        if getsid(Some(getppid())).ok() != getsid(None).ok() {
+            return Ok(());
+        }
         give_back();
-        nix::sys::signal::raise(nix::sys::signal::Signal::SIGTSTP)?;
+        // SIGTSTP is caught here, so this is the signal that cannot be.
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP)?;
         take()?;
-        self.terminal.clear()
+        // The screen is empty again. Clearing it would ask the terminal where the cursor is, and not
+        // every one answers.
+        self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        Ok(())
+    }
+
+    /// True once after somebody asked the process to stop.
+    pub(super) fn is_told_to_stop(&self) -> bool {
+        self.stop.swap(false, Ordering::SeqCst)
     }
 }
 
