@@ -50,7 +50,13 @@ const TEXTS: &[&str] = &[
 ];
 
 /// Functions whose failure NCCL reports by name.
-const CALLS: &[&str] = &["ibv_reg_mr", "ibv_create_qp", "pthread_create", "pipe", "recv"];
+const CALLS: &[&str] = &[
+    "ibv_reg_mr",
+    "ibv_create_qp",
+    "pthread_create",
+    "pipe",
+    "recv",
+];
 
 /// What the holes for numbers may hold.
 const NUMBERS: &[&str] = &["3", "12"];
@@ -100,10 +106,18 @@ fn every_warning_of_nccl_is_explained_or_known() {
         }
     }
     for (at, row) in rows.iter().enumerate().filter(|(at, _)| !used.contains(at)) {
-        writeln!(faults, "row {at} fits nothing: {} {}", row.cause, row.contains).expect("a string");
+        writeln!(
+            faults,
+            "row {at} fits nothing: {} {}",
+            row.cause, row.contains
+        )
+        .expect("a string");
     }
     assert!(faults.is_empty(), "{faults}");
-    assert!(explained > 300 && known > 300, "{explained} explained, {known} known");
+    assert!(
+        explained > 300 && known > 300,
+        "{explained} explained, {known} known"
+    );
 }
 
 /// The table of causes, each row checked.
@@ -117,7 +131,11 @@ fn rows(table: &str) -> Vec<Row<'_>> {
             verdict: fields[2],
         };
         let reason = fields.get(3).is_some_and(|reason| !reason.is_empty());
-        assert_eq!(row.verdict == "known", reason, "a reason, where there is no advice: {line}");
+        assert_eq!(
+            row.verdict == "known",
+            reason,
+            "a reason, where there is no advice: {line}"
+        );
         all.push(row);
     }
     all
@@ -133,7 +151,11 @@ fn messages(hole: &Regex, format: &str) -> Vec<String> {
     for (context, value) in IN_CONTEXT {
         format = format.replace(context, value);
     }
-    let calls = if format.contains("{name}") { CALLS } else { &[""] };
+    let calls = if format.contains("{name}") {
+        CALLS
+    } else {
+        &[""]
+    };
     let mut all = Vec::new();
     for call in calls {
         let named = format.replace("{name}", call);
@@ -155,6 +177,51 @@ fn messages(hole: &Regex, format: &str) -> Vec<String> {
 }
 
 fn read(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/warns").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures/warns")
+        .join(name);
     fs::read_to_string(path).expect("a readable table")
+}
+
+#[test]
+fn the_coverage_page_names_rules_that_exist() {
+    let catalog = Catalog::builtin();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/coverage.md");
+    let page = fs::read_to_string(path).expect("a readable page");
+    let id = Regex::new(r"\b[A-Z][A-Z0-9]*[A-Z]\d{3}\b|\bP2P\d{3}\b").expect("a regex");
+    let rows: Vec<&str> = page
+        .lines()
+        .filter(|l| l.starts_with("| "))
+        .skip(2)
+        .collect();
+    assert!(rows.len() > 20, "{} rows", rows.len());
+    for row in rows {
+        let mut named = 0;
+        for found in id.find_iter(row) {
+            assert!(
+                catalog.by_id(found.as_str()).is_some(),
+                "{} in {row}",
+                found.as_str()
+            );
+            named += 1;
+        }
+        let reason = [
+            "logs do not hold",
+            "logs hold no",
+            "not a rule",
+            "inconclusive",
+        ];
+        let explained = reason.iter().any(|words| row.contains(words));
+        assert!(named > 0 || explained, "neither a rule nor a reason: {row}");
+    }
+}
+
+#[test]
+fn every_class_of_cause_has_a_rule() {
+    let catalog = Catalog::builtin();
+    let mut classes: BTreeSet<Class> = catalog.rules().iter().map(|r| r.class).collect();
+    // Not a cause.
+    classes.insert(Class::Healthy);
+    let missing: Vec<&Class> = Class::ALL.iter().filter(|c| !classes.contains(c)).collect();
+    assert!(missing.is_empty(), "no rule of {missing:?}");
 }

@@ -15,6 +15,7 @@ mod p2p;
 mod pytorch;
 mod reports;
 mod silent;
+mod variables;
 pub mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -190,6 +191,7 @@ pub fn run(scene: &Scene<'_>) -> Vec<Finding> {
     compare::detect(scene, &mut found);
     silent::detect(scene, &mut found);
     logs::detect(scene, &mut found);
+    variables::detect(scene, &mut found);
     compare::disambiguate(scene, &mut found);
     found.sort_by(|a, b| (&a.id, &a.comm, &a.accused).cmp(&(&b.id, &b.comm, &b.accused)));
     found
