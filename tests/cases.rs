@@ -15,7 +15,6 @@ use unhang::engine::vocab::{Class, Role, Severity, State};
 use unhang::engine::witness::Witness;
 
 #[path = "common/drive.rs"]
-#[expect(dead_code, reason = "whole logs and dumps are given here")]
 mod drive;
 #[path = "common/jobs.rs"]
 mod jobs;

@@ -11,6 +11,7 @@ mod load;
 mod matcher;
 mod schema;
 pub mod template;
+pub mod variables;
 mod verify;
 
 use std::collections::BTreeMap;

@@ -18,6 +18,7 @@ mod ras;
 mod recorder;
 mod reports;
 mod silent;
+mod variables;
 pub mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -203,6 +204,7 @@ pub fn run(scene: &Scene<'_>) -> Vec<Finding> {
     });
     let dumps = recorder::detect(scene, explained);
     join::join(scene, &mut found, dumps);
+    variables::detect(scene, &mut found);
     compare::disambiguate(scene, &mut found);
     found.sort_by(|a, b| (&a.id, &a.comm, &a.accused).cmp(&(&b.id, &b.comm, &b.accused)));
     found
