@@ -32,7 +32,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let Some(size) = args.next() else {
         let handle = Handle::still(snapshot, Status::new(Mode::Live));
         let save = |_: &Snapshot| Err("this is a sample".to_owned());
-        return Ok(tui::run(&handle, &tui::Options { theme, save: &save })?);
+        let options = tui::Options {
+            theme,
+            save: &save,
+            narrow: &|snapshot| snapshot,
+        };
+        return Ok(tui::run(&handle, &options)?);
     };
     let (width, height) = size.split_once('x').ok_or("a size is WIDTHxHEIGHT")?;
     let area = Rect::new(0, 0, width.parse()?, height.parse()?);

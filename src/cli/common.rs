@@ -42,7 +42,7 @@ pub(crate) struct Common {
 
 /// False if rules that were asked for could not all be used.
 #[derive(Clone, Copy, Debug)]
-#[must_use]
+#[must_use = "rules that could not be used make another exit code"]
 pub(crate) struct Sound(bool);
 
 impl Sound {
@@ -101,7 +101,6 @@ impl Common {
     }
 
     /// Every rule file; what is wrong with them is told once.
-    #[must_use]
     pub(crate) fn rule_files(&self) -> (RuleFiles, Sound) {
         let (files, problems) = RuleFiles::read(&self.rules);
         for problem in &problems {
