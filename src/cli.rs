@@ -29,7 +29,7 @@ Exit codes of a diagnosis:
   2   the command line was not understood
   3   an input that was asked for could not be read; what could be read is diagnosed all the same
   1   anything else
-A self-test: 0 passed, 10 failed, 12 proved nothing (world size 1).
+A self-test: 0 passed, or the change cures; 10 failed; 12 proved nothing (world size 1, not reproduced).
 A demo ends with 0: a failure is what it is meant to show. Rules given with --rules that cannot be
 used make 3.";
 

@@ -240,6 +240,8 @@ fn a_change_is_proven_or_not() {
         "UNHANG_STANDIN=none",
     ]);
     assert_eq!(cures, (Some(0), "cures".to_owned()));
+    let nothing = ab(&["--ab", "OTHER=1"]);
+    assert_eq!(nothing.0, Some(12), "{nothing:?}");
     let worse = ab(&["--ab", "UNHANG_STANDIN=fail-init"]);
     assert_eq!(worse, (Some(10), "worse".to_owned()));
     let none = ab(&["--env", "UNHANG_STANDIN=fail-init", "--ab", "OTHER=1"]);

@@ -15,7 +15,7 @@ use super::{messages, output};
 use crate::app::signals;
 use crate::exit;
 use crate::probe::nccl_library::{self, Library};
-use crate::selftest::ab::{self, Side};
+use crate::selftest::ab::{self, Answer, Side};
 use crate::selftest::child::{self, Fault as Planted, Task};
 use crate::selftest::outcome::{Outcome, Verdict};
 use crate::selftest::plan::{self, Op, Plan, Sizes};
@@ -134,8 +134,8 @@ pub(crate) fn run(args: &SelftestArgs, common: &Common) -> anyhow::Result<u8> {
     } else {
         session.compare(&plan)
     };
-    if !matches!(code, Ok(exit::BROKEN)) {
-        // Nothing in it is needed any more; what cannot be removed is in a temporary folder.
+    if matches!(code, Ok(exit::OK)) {
+        // What cannot be removed is in a temporary folder.
         let _left = fs::remove_dir_all(&session.scratch);
     }
     code
@@ -207,10 +207,9 @@ impl Session<'_> {
     fn compare(&self, plan: &Plan) -> anyhow::Result<u8> {
         let text = self.args.format != Format::Json;
         let mut without = plan.clone();
-        // One size tells of the path; correctness was not asked.
+        // One size tells of the path.
         without.sizes = Sizes::One;
         without.timed = vec![Op::AllReduce];
-        without.correctness = false;
         let mut with = without.clone();
         for setting in &self.args.ab {
             let (rank, name, value) = setting_of(setting)?;
@@ -252,13 +251,11 @@ impl Session<'_> {
         } else {
             view::ab_json(answer, &a, &b)
         })?;
-        if plan.world < 2 {
-            return Ok(exit::UNKNOWN);
-        }
-        Ok(if b.failed == 0 {
-            exit::OK
-        } else {
-            exit::BROKEN
+        Ok(match answer {
+            _ if plan.world < 2 => exit::UNKNOWN,
+            Answer::Cures | Answer::Faster => exit::OK,
+            Answer::NoDifference | Answer::Worse => exit::BROKEN,
+            Answer::NotReproduced | Answer::Slower | Answer::Unclear => exit::UNKNOWN,
         })
     }
 }
@@ -359,6 +356,9 @@ fn plan_of(args: &SelftestArgs) -> anyhow::Result<Plan> {
         None => (0..present).collect(),
     };
     if devices.is_empty() {
+        if std::env::var_os("CUDA_VISIBLE_DEVICES").is_some() {
+            bail!("CUDA_VISIBLE_DEVICES hides every GPU");
+        }
         bail!("no NVIDIA driver here: there is no /dev/nvidia0");
     }
     let seats = plan::seats(&devices, args.ranks_per_gpu);
@@ -411,9 +411,10 @@ fn ops_of(args: &[OpArg]) -> Vec<Op> {
 /// GPUs that a CUDA program would see, without asking CUDA.
 fn devices() -> u32 {
     if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
+        // CUDA stops at the first entry that it does not understand.
         let named = visible
             .split(',')
-            .filter(|part| !part.trim().is_empty() && *part != "-1");
+            .take_while(|part| !part.trim().is_empty() && !part.trim().starts_with('-'));
         return u32::try_from(named.count()).unwrap_or(0);
     }
     let is_gpu = |entry: fs::DirEntry| {
