@@ -123,7 +123,7 @@ fn a_step_that_hangs_is_named_with_its_rank() {
         let started = Instant::now();
         let setting = format!("{rank}:UNHANG_STANDIN={fault}");
         let (code, json) =
-            Test::new(&["--ranks-per-gpu", "2", "--timeout", "2s", "--env", &setting]).json();
+            Test::new(&["--ranks-per-gpu", "2", "--timeout", "6s", "--env", &setting]).json();
         let said = json["fault"].as_str().unwrap_or_default();
         assert_eq!(code, Some(10), "{fault}: {json:#}");
         assert!(said.contains(call), "{fault}: {said}");
@@ -138,7 +138,7 @@ fn a_stopped_child_is_called_stopped() {
     for step in ["init", "correctness"] {
         let plant = format!("1:{step}:stop");
         let (code, json) =
-            Test::new(&["--ranks-per-gpu", "2", "--timeout", "2s", "--plant", &plant]).json();
+            Test::new(&["--ranks-per-gpu", "2", "--timeout", "6s", "--plant", &plant]).json();
         let said = json["fault"].as_str().unwrap_or_default();
         assert_eq!(code, Some(10), "{json:#}");
         assert!(said.contains("stopped (state T): rank 1"), "{said}");
@@ -228,7 +228,7 @@ fn a_missing_or_broken_library_is_told() {
 #[test]
 fn a_change_is_proven_or_not() {
     let ab = |args: &[&str]| {
-        let mut all = vec!["--ranks-per-gpu", "2", "--repeats", "2", "--timeout", "3s"];
+        let mut all = vec!["--ranks-per-gpu", "2", "--repeats", "2", "--timeout", "15s"];
         all.extend(args);
         let (code, json) = Test::new(&all).json();
         (code, json["answer"].as_str().unwrap_or_default().to_owned())

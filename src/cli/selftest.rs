@@ -185,6 +185,9 @@ impl Session<'_> {
     fn series(&self, plans: Vec<(String, Plan)>) -> anyhow::Result<u8> {
         let text = self.args.format != Format::Json;
         let mut outcomes = Vec::new();
+        if text && plans.iter().any(|(_, plan)| shared(plan)) {
+            output::print(&view::note(view::SHARED_GPU, self.common.glyphs()))?;
+        }
         for (name, plan) in plans {
             let outcome = self.go(&plan, &name.replace(' ', "-"), false)?;
             if text {

@@ -223,6 +223,14 @@ fn wrap(out: &mut String, text: &str) {
     out.push('\n');
 }
 
+/// Something to know before the results.
+#[must_use]
+pub fn note(text: &str, glyphs: Glyphs) -> String {
+    let mut out = String::new();
+    wrap(&mut out, &harmless(&format!("  note: {text}"), glyphs));
+    out
+}
+
 /// One run of several.
 #[must_use]
 pub fn row(name: &str, outcome: &Outcome, glyphs: Glyphs) -> String {

@@ -61,14 +61,17 @@ fn a_folder_is_searched_for_the_layouts_of_launchers() {
         ("slurm-1234.out", LINE),
         ("nccl.node-1.77.log", LINE),
         ("host_7.txt", LINE),
-        ("fr_rank_0", b"\x80\x02}q\x00"),
+        (
+            "fr_rank_0",
+            include_bytes!("../../../fixtures/cases/skipped-collective/fr_rank_0"),
+        ),
         (
             "ras.json",
             b"{\n  \"nccl_version\": \"2.28.9\", \"communicators_count\": 1}",
         ),
         (
             "ras.txt",
-            b"NCCL version 2.28.9 compiled with CUDA 13.0\n\nJob summary\n===========\n",
+            b"NCCL version 2.28.9 compiled with CUDA 13.0\nCUDA runtime version 13000, driver version 13000\n",
         ),
         ("truth.json", b"{}"),
         ("shot.png", b"\x89PNG\r\n"),
@@ -98,8 +101,10 @@ fn a_folder_is_searched_for_the_layouts_of_launchers() {
             .unwrap();
         why.clone()
     };
-    assert_eq!(why("fr_rank_0"), "a Flight Recorder dump");
-    assert_eq!(why("ras.txt"), "an answer of NCCL RAS");
+    let dumps: Vec<&str> = found.dumps.iter().map(|d| d.name.as_str()).collect();
+    assert_eq!(dumps, ["fr_rank_0"]);
+    let answers: Vec<&str> = found.answers.iter().map(|a| a.name.as_str()).collect();
+    assert_eq!(answers, ["ras.json", "ras.txt"]);
     assert_eq!(why("core.log"), "binary");
     assert_eq!(why("error.json"), "JSON");
 }
