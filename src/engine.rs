@@ -200,8 +200,8 @@ impl Engine {
         if self.sources.len() <= ix {
             self.sources.resize(ix + 1, None);
         }
-        // A dump has no lines, so nobody writes any there.
-        if info.kind != SourceKind::Dump {
+        // Dumps and answers have no lines, so nobody writes any there.
+        if !matches!(info.kind, SourceKind::Dump | SourceKind::Ras) {
             self.demux.open(&info);
             self.job.know(self.demux.writers());
         }

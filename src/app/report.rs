@@ -242,6 +242,12 @@ impl Reading {
                 self.engine.handle(None, Input::Source(info));
                 let reply = &reply[..];
                 self.engine.handle(None, Input::Ras { source, reply });
+                if let Err(error) = ras::parse(source, reply) {
+                    let name = endpoint.to_string();
+                    let path = Path::new(&name);
+                    let problem = InputError::because("ask RAS at", path, error.to_string());
+                    self.problems.push(problem);
+                }
             }
             Err(problem) => self.problems.push(problem),
         }

@@ -21,7 +21,11 @@ use crate::selftest::outcome::{Outcome, Verdict};
 use crate::selftest::plan::{self, Op, Plan, Sizes};
 use crate::selftest::protocol::Step;
 use crate::selftest::run::{Progress, Runner};
+use crate::views::escape::harmless;
 use crate::views::selftest as view;
+
+/// GPUs of one machine.
+const MOST_GPUS: usize = 1024;
 
 /// Arguments of `unhang selftest`.
 #[derive(Clone, Debug, Args)]
@@ -114,7 +118,9 @@ pub(crate) fn run(args: &SelftestArgs, common: &Common) -> anyhow::Result<u8> {
     let library = library_of(args, &mut plan)?;
     let text = args.format != Format::Json;
     if text {
-        output::print(&head(&plan, library.as_ref()))?;
+        for line in head(&plan, library.as_ref()).lines() {
+            output::print(&format!("{}\n", harmless(line, common.glyphs())))?;
+        }
     }
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
@@ -355,9 +361,12 @@ fn head(plan: &Plan, library: Option<&Library>) -> String {
 fn plan_of(args: &SelftestArgs) -> anyhow::Result<Plan> {
     let present = devices();
     let devices: Vec<u32> = match &args.gpus {
-        Some(wanted) => wanted.iter().collect(),
+        Some(wanted) => wanted.iter().take(MOST_GPUS + 1).collect(),
         None => (0..present).collect(),
     };
+    if devices.len() > MOST_GPUS {
+        bail!("no machine has more than {MOST_GPUS} GPUs");
+    }
     if devices.is_empty() {
         if std::env::var_os("CUDA_VISIBLE_DEVICES").is_some() {
             bail!("CUDA_VISIBLE_DEVICES hides every GPU");

@@ -17,6 +17,9 @@ use super::line::Place;
 /// JSON.
 pub const REPLY_BYTES: usize = 24 << 20;
 
+/// Communicators of one answer that are looked at; the others are counted.
+const COMMS: usize = 1024;
+
 /// One answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {

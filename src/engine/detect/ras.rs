@@ -21,6 +21,11 @@ const MOST_COMMS: usize = 8;
 
 /// Adds what RAS shows, or joins it to what the logs show.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
+    let cause = |f: &Finding| f.role == Role::Cause;
+    if wait::end_was_seen(scene) && !found.iter().any(cause) {
+        // The job ended and nothing was wrong: an answer of another time, or of another job.
+        return;
+    }
     let mut new = Vec::new();
     let mut apart = Vec::new();
     for (answer, comm) in comms(scene) {
@@ -351,7 +356,6 @@ fn times(n: u64) -> String {
 /// nothing says that the others wait: a job that ends takes its processes one after another.
 fn silent(scene: &Scene<'_>, found: &[Finding]) -> Option<Finding> {
     let mut ranks: BTreeMap<u32, &Process> = BTreeMap::new();
-    let mut asked: BTreeSet<u32> = BTreeSet::new();
     let (mut frozen, mut dead) = (false, false);
     for (answer, comm) in comms(scene) {
         for process in &comm.missing {
@@ -366,7 +370,6 @@ fn silent(scene: &Scene<'_>, found: &[Finding]) -> Option<Finding> {
             frozen |= answer.reply.timeouts > 0;
             ranks.insert(rank, process);
         }
-        asked.extend((0..comm.nranks.unwrap_or(0)).take(1 << 17));
     }
     let ended = |rank: &u32| {
         let rec = scene.ranks.ranks.get(*rank as usize);
@@ -403,7 +406,7 @@ fn silent(scene: &Scene<'_>, found: &[Finding]) -> Option<Finding> {
     for (_, comm) in comms(scene) {
         for (process, _) in comm.errors.iter().take(LINES) {
             if let Some(line) = &process.line {
-                draft.evidence(line, process.rank.filter(|rank| asked.contains(rank)));
+                draft.evidence(line, None);
             }
         }
     }

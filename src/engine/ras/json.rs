@@ -7,8 +7,9 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::{Counts, Lines, Process, RasComm, Refused, Reply, Side};
+use super::{COMMS, Counts, Lines, Process, RasComm, Refused, Reply, Side};
 use crate::engine::job::Kept;
+use crate::engine::limits;
 
 /// Lines kept of one group of ranks.
 const LINES: usize = 4;
@@ -96,7 +97,11 @@ pub(super) fn parse(at: Lines, body: &[u8]) -> Result<Reply, Refused> {
         stamp: report.timestamp,
         ..Reply::default()
     };
-    for comm in report.communicators {
+    for comm in report.communicators.into_iter().take(COMMS) {
+        // More ranks than any job has are not believed.
+        if comm.size > limits::RANKS {
+            continue;
+        }
         reply.largest = reply.largest.max(comm.size);
         let hash = comm.hash.strip_prefix("0x").unwrap_or(&comm.hash);
         let Ok(hash) = u64::from_str_radix(hash, 16) else {

@@ -7,8 +7,9 @@
 //!   Rank 1 has launched up to operation 2 -- GPU 1 managed by process 1068 on node 192.0.2.2
 //! ```
 
-use super::{Counts, Lines, Process, RasComm, Refused, Reply, Side};
+use super::{COMMS, Counts, Lines, Process, RasComm, Refused, Reply, Side};
 use crate::engine::job::Kept;
+use crate::engine::limits;
 use crate::engine::parse::cursor::Cursor;
 
 /// Ranks of one answer that are taken.
@@ -33,7 +34,7 @@ struct Parser {
     /// The communicator that a `#0-0 (hash)` line opened.
     comm: Option<usize>,
     /// Ranks per communicator, by its group.
-    groups: Vec<u32>,
+    groups: Vec<Option<u32>>,
     /// The status that `N ranks have status S` named: members follow.
     state: String,
     error: String,
@@ -137,8 +138,11 @@ impl Parser {
         let Some((group, hash)) = take() else { return };
         let group = usize::try_from(group).unwrap_or(usize::MAX);
         let known = self.reply.comms.iter().position(|c| c.hash == hash);
+        if known.is_none() && self.reply.comms.len() >= COMMS {
+            return;
+        }
         let at = known.unwrap_or_else(|| {
-            let nranks = self.groups.get(group).copied();
+            let nranks = self.groups.get(group).copied().flatten();
             self.reply.comms.push(RasComm {
                 hash,
                 nranks,
@@ -164,11 +168,13 @@ impl Parser {
         let (Some(_), Some(comms), Some(nranks)) = (number(0), number(1), number(4)) else {
             return;
         };
-        if self.groups.len() < RANKS {
+        // More ranks than any job has are not believed.
+        let nranks = Some(nranks).filter(|n| *n <= limits::RANKS);
+        if self.groups.len() < COMMS {
             self.groups.push(nranks);
         }
         self.reply.total += u64::from(comms);
-        self.reply.largest = self.reply.largest.max(nranks);
+        self.reply.largest = self.reply.largest.max(nranks.unwrap_or_default());
     }
 
     /// `Communicator ranks have different AllReduce operation counts`, `… different status`
