@@ -18,6 +18,8 @@ mod ras;
 mod recorder;
 mod reports;
 mod silent;
+mod stack;
+mod undo;
 mod variables;
 pub mod wait;
 
@@ -34,6 +36,7 @@ use super::witness::recorder::Recorded;
 
 pub use draft::{Draft, ranges};
 pub use reports::Reports;
+pub use stack::Frameworks;
 
 /// Everything a detector may look at.
 pub struct Scene<'a> {
@@ -59,6 +62,8 @@ pub struct Scene<'a> {
     pub more_may_come: bool,
     /// What launchers reported; see [`Scene::indexed`].
     pub reports: Reports<'a>,
+    /// What the job is made of; see [`Scene::indexed`].
+    pub frameworks: Frameworks,
 }
 
 impl<'a> Scene<'a> {
@@ -66,6 +71,7 @@ impl<'a> Scene<'a> {
     #[must_use]
     pub fn indexed(mut self) -> Self {
         self.reports = Reports::of(self.all_records().flat_map(|(_, r)| &r.reports));
+        self.frameworks = Frameworks::of(&self);
         self
     }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Draft, Scene, ranges, wait};
-use crate::engine::demux::Hint;
 use crate::engine::finding::Finding;
 use crate::engine::job::{CommRec, Kept, RankRec};
 use crate::engine::vocab::{Effect, Phase, Role};
@@ -234,15 +233,7 @@ pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let loopback = found.iter().position(|f| f.id == "NET009");
     if let (Some(mesh), Some(loopback)) = (mesh, loopback) {
         // On one host a loopback address is as good as any, and its owner has just ended.
-        let less = if several_hosts(scene) { mesh } else { loopback };
+        let less = if super::stack::several_hosts(scene) { mesh } else { loopback };
         found[less].role = Role::Symptom;
     }
-}
-
-/// By the names that NCCL prints, or by what the launcher calls the nodes of the logs.
-fn several_hosts(scene: &Scene<'_>) -> bool {
-    let hints: BTreeSet<&Hint> = scene.writers.iter().flat_map(|w| &w.hints).collect();
-    let nodes = hints.iter().filter(|h| matches!(h, Hint::Node(_))).count();
-    let hosts = hints.iter().filter(|h| matches!(h, Hint::Host(_))).count();
-    scene.hosts().len() > 1 || nodes > 1 || hosts > 1
 }

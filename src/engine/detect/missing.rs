@@ -150,11 +150,7 @@ fn last_words(scene: &Scene<'_>, draft: &mut Draft<'_>) {
         let Some(rec) = scene.ranks.ranks.get(rank as usize) else {
             continue;
         };
-        let last = scene
-            .records(rec)
-            .filter_map(|r| r.last.as_ref())
-            .max_by_key(|last| last.place);
-        if let Some(last) = last {
+        if let Some(last) = super::stack::last_words(scene, rec) {
             draft.evidence(last, Some(rank));
         }
     }

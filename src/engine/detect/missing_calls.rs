@@ -186,11 +186,7 @@ fn last_lines(scene: &Scene<'_>, draft: &mut Draft<'_>) {
         let Some(rec) = scene.ranks.ranks.get(rank as usize) else {
             continue;
         };
-        if let Some(last) = scene
-            .records(rec)
-            .filter_map(|r| r.last.as_ref())
-            .max_by_key(|l| l.place)
-        {
+        if let Some(last) = super::stack::last_words(scene, rec) {
             draft.evidence(last, Some(rank));
         }
     }
