@@ -3,6 +3,7 @@
 //! The four tables of ARCHITECTURE.md ("How a verdict is reached") are this file and nothing else.
 
 mod guilt;
+mod repeat;
 mod state;
 mod summary;
 
@@ -18,7 +19,7 @@ pub fn judge(scene: &Scene<'_>, mut findings: Vec<Finding>) -> (Verdict, Vec<Fin
     fold(&mut findings);
     // A refusal that something else explains says nothing of its own.
     findings.retain(|f| f.class != Class::NetworkUnreachable || f.role != Role::Symptom);
-    let main = main_cause(&findings);
+    let main = main_cause(&findings).map(|at| repeat::fold(scene, &mut findings, at));
     let unseen = logs::unseen(scene);
     let state = state::of(scene, main.map(|at| &findings[at]), &findings, &unseen);
     if state == State::Waiting {

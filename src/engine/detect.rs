@@ -4,6 +4,7 @@
 mod compare;
 mod died;
 mod draft;
+mod facts;
 mod interface;
 mod interface_hosts;
 mod join;
@@ -19,6 +20,7 @@ mod recorder;
 mod reports;
 mod silent;
 mod stack;
+mod store;
 mod undo;
 mod variables;
 pub mod wait;
@@ -177,6 +179,12 @@ impl<'a> Scene<'a> {
             .collect()
     }
 
+    /// The process that a launcher's report gives for a rank.
+    #[must_use]
+    pub fn reported_pid(&self, rank: u32) -> Option<u32> {
+        self.reports.of_rank(rank)?.pid
+    }
+
     /// What the launcher calls a writer, if anything.
     #[must_use]
     pub fn name_of(writer: &Writer) -> Option<&str> {
@@ -198,6 +206,7 @@ pub fn run(scene: &Scene<'_>) -> Vec<Finding> {
     interface::detect(scene, &mut found);
     mismatch::detect(scene, &mut found);
     missing::detect(scene, &mut found);
+    store::detect(scene, &mut found);
     died::detect(scene, &mut found);
     p2p::detect(scene, &mut found);
     pytorch::detect(scene, &mut found);

@@ -16,7 +16,7 @@ pub(super) fn without_cause(
 ) -> String {
     let seen: Vec<&RankRec> = scene.ranks.ranks.iter().filter(|r| r.was_seen()).collect();
     let who = match seen.as_slice() {
-        [] => "the job".to_owned(),
+        [] => "the ranks, which these logs do not name,".to_owned(),
         [one] => format!("rank {}", one.rank),
         many => format!("{} ranks", many.len()),
     };
@@ -43,8 +43,14 @@ pub(super) fn without_cause(
             let known = how_far(scene, &seen).unwrap_or_else(|| format!("{who} stopped printing"));
             format!("cannot tell: {known}; {}", without())
         }
-        State::Completed => format!("{who} ended well, nothing wrong was seen"),
-        State::Healthy => format!("{who}, nothing wrong was seen"),
+        State::Completed => format!("{who} ended well, nothing wrong was seen{}", alone(scene)),
+        State::Healthy if seen.is_empty() => {
+            "nothing wrong was seen; these logs name no rank and do not show the end".to_owned()
+        }
+        State::Healthy => format!(
+            "{who}: nothing wrong was seen, and the end is not in these logs{}",
+            alone(scene)
+        ),
         State::Hung => match symptom {
             Some(symptom) => format!(
                 "stands still, the cause is not in these logs: {}",
@@ -68,6 +74,24 @@ pub(super) fn without_cause(
         }
         _ => "these logs do not say what the job does".to_owned(),
     }
+}
+
+/// A job of one rank proves nothing about communication, and several of them are one job that was meant.
+fn alone(scene: &Scene<'_>) -> String {
+    let comms = &scene.ranks.comms;
+    if scene.ranks.world != Some(1) || comms.is_empty() || comms.iter().any(|c| c.nranks > 1) {
+        return String::new();
+    }
+    let processes: usize = scene.ranks.ranks.iter().map(|r| r.processes.len()).sum();
+    let each = if processes > 1 {
+        format!("each of {processes} processes runs alone")
+    } else {
+        "it talked to nobody".to_owned()
+    };
+    format!(
+        ". World size 1: {each}, so this proves nothing about communication. If the job was meant to be larger, the \
+         launcher's RANK and WORLD_SIZE did not reach the program: start it with torchrun or the like"
+    )
 }
 
 /// How far the ranks got whose logs were given: the one, or all of them alike.

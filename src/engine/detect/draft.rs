@@ -231,12 +231,15 @@ impl<'a> Draft<'a> {
         );
         let declared = rule.missing.iter().map(|text| one_line(&fill(text)));
         if finding.confidence < Confidence::Certain {
-            finding.missing.extend(declared.filter(|text| !text.is_empty()));
+            finding
+                .missing
+                .extend(declared.filter(|text| !text.is_empty()));
         }
-        let of_it = rule
-            .fixes
-            .iter()
-            .filter(|fix| fix.when.as_deref().is_none_or(|c| template::holds(c, &lookup)));
+        let of_it = rule.fixes.iter().filter(|fix| {
+            fix.when
+                .as_deref()
+                .is_none_or(|c| template::holds(c, &lookup))
+        });
         finding.fixes = of_it
             .map(|fix| Fix {
                 kind: fix.kind,
@@ -278,7 +281,11 @@ fn sentences(text: &str) -> String {
     let mut text = one_line(text);
     let starts: Vec<usize> = ["rank ", "ranks ", "host ", "hosts "]
         .iter()
-        .flat_map(|noun| text.match_indices(noun).map(|(at, _)| at).collect::<Vec<_>>())
+        .flat_map(|noun| {
+            text.match_indices(noun)
+                .map(|(at, _)| at)
+                .collect::<Vec<_>>()
+        })
         .filter(|at| *at == 0 || text[..*at].ends_with(". "))
         .collect();
     for at in starts {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::mismatch::{comm_name, first_difference, line_of};
+use super::mismatch::{comm_name, comm_words, first_difference, line_of};
 use super::{Draft, Scene, ranges, wait};
 use crate::engine::finding::Finding;
 use crate::engine::job::{CommRec, RankRec};
@@ -143,7 +143,7 @@ fn finding(
         .fact("call", call.words())
         .named(named.iter().copied())
         .fact("waiting", ranges(lag.ahead_world.iter().copied()))
-        .fact("comm", comm_name(scene, comm))
+        .fact("comm", comm_words(scene, comm))
         .fact("last", last_call(scene, lag))
         .ranks(lag.behind_world.iter().chain(&lag.ahead_world).copied())
         .accuse(accused)

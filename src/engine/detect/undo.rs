@@ -7,11 +7,7 @@ use crate::engine::catalog::FixTemplate;
 
 /// The way back for a fix that sets variables; `None` where the rule's own words hold: it says more than
 /// `unset`, or the logs show no former value.
-pub(super) fn of(
-    scene: &Scene<'_>,
-    accused: &BTreeSet<u32>,
-    fix: &FixTemplate,
-) -> Option<String> {
+pub(super) fn of(scene: &Scene<'_>, accused: &BTreeSet<u32>, fix: &FixTemplate) -> Option<String> {
     if !fix.undo.as_deref()?.starts_with("unset ") {
         return None;
     }

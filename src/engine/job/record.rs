@@ -199,6 +199,8 @@ pub struct Record {
     pub work: BTreeMap<String, (i64, i64, Kept)>,
     /// A store that did not fill.
     pub store: Option<StoreJoined>,
+    /// A host's name that did not resolve, and why.
+    pub unresolved: Option<(String, String, Kept)>,
     /// It met the store.
     pub store_contact: bool,
     /// Rank and size by its own words.
@@ -272,6 +274,7 @@ impl Record {
             watchdogs: Vec::new(),
             work: BTreeMap::new(),
             store: None,
+            unresolved: None,
             store_contact: false,
             rank_of: None,
             world_size: None,
@@ -427,6 +430,10 @@ impl Record {
                     line: Kept::now(line),
                 });
                 self.exception(line);
+            }
+            Event::Unresolved { host, reason } => {
+                self.unresolved
+                    .get_or_insert_with(|| (lossy(host), lossy(reason), Kept::now(line)));
             }
             Event::StoreContact => {
                 self.store_contact = true;

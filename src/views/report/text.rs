@@ -122,13 +122,11 @@ impl Text<'_> {
         let verdict = &self.snapshot.verdict;
         let state = format!(" {} ", words::headline(verdict.state));
         if verdict.state == State::Healthy || verdict.state == State::Completed {
-            self.page.line(
-                0,
-                &[
-                    (Tone::State(verdict.state), &state),
-                    (Tone::Plain, " "),
-                    (Tone::Plain, &verdict.summary),
-                ],
+            self.page.labelled(
+                self.hanging(0, 1),
+                (Tone::State(verdict.state), &state),
+                Tone::Plain,
+                &format!(" {}", verdict.summary),
             );
             return;
         }
@@ -142,6 +140,10 @@ impl Text<'_> {
                 (Tone::Plain, verdict.confidence.name()),
             ],
         );
+        if verdict.state == State::Waiting {
+            self.page
+                .paragraph(self.shape(1), Tone::Quiet, words::gloss(verdict.state));
+        }
         self.page
             .paragraph(self.shape(1), Tone::Strong, &verdict.summary);
         let ranks = words::ranks(verdict.ranks.iter().copied());
@@ -289,14 +291,18 @@ impl Text<'_> {
         }
         self.heading(heading, "");
         let (shown, hidden) = split(findings, limit);
+        let widest = shown.iter().map(|f| f.id.len()).max().unwrap_or(0).max(6);
         for finding in shown {
             let who = who(finding);
-            let title = if who.is_empty() {
+            let named = ["rank ", "ranks "]
+                .iter()
+                .any(|noun| finding.title.contains(noun));
+            let title = if who.is_empty() || (named && !self.verbose) {
                 finding.title.clone()
             } else {
                 format!("{} [{who}]", finding.title)
             };
-            let id = escape::pad(&finding.id, 8, self.page.glyphs());
+            let id = format!("{}  ", escape::pad(&finding.id, widest, self.page.glyphs()));
             if self.verbose {
                 self.page.labelled(
                     self.hanging(2, HANG),
@@ -311,17 +317,24 @@ impl Text<'_> {
                     self.fix(fix);
                 }
             } else {
+                let shape = Shape {
+                    indent: 2,
+                    hang: HANG,
+                    limit: self.limits.wraps,
+                };
+                let room = self.page.width().saturating_sub(2 + escape::width(&id));
+                let title = fitted(&title, room, self.limits.wraps, self.page.glyphs());
                 self.page
-                    .line(2, &[(Tone::Plain, &id), (Tone::Plain, &title)]);
+                    .labelled(shape, (Tone::Plain, &id), Tone::Plain, &title);
             }
         }
         self.more(hidden, noun);
     }
 
     fn hosts(&mut self) {
-        let table = AddressTable::of(&self.snapshot.job);
+        let table = AddressTable::of(&self.snapshot.job).grouped();
         let all = self.verbose && !table.subsystems.is_empty();
-        if !table.differs() && !all {
+        if !table.explains(self.snapshot) && !all {
             return;
         }
         let (rows, hidden) = table.most_telling(self.limits.hosts);
@@ -471,6 +484,17 @@ pub(super) fn inputs_line(inputs: &InputsView) -> String {
         line.push_str(&format!("; {} dropped", words::thousands(inputs.dropped)));
     }
     line
+}
+
+/// A title in so many lines, cut between words where it does not fit.
+fn fitted(title: &str, room: usize, lines: usize, glyphs: Glyphs) -> String {
+    let mut columns = room.saturating_mul(lines);
+    let mut shown = title.to_owned();
+    while columns > room / 2 && escape::wrap(&shown, room, glyphs).len() > lines {
+        shown = words::shortened(title, columns);
+        columns -= columns.min(4);
+    }
+    shown
 }
 
 fn split<T>(items: &[T], limit: usize) -> (&[T], usize) {
