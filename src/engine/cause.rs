@@ -81,8 +81,11 @@ fn explains(a: &Finding, b: &Finding) -> bool {
             a.class == Class::EnvMismatch || (a.name == "version-differs" && b.name != a.name)
         }
         Class::RankDied => {
+            // A launch that was refused ends all its processes.
+            let refused = a.class == Class::Launcher && stops && b.name == "rank-died";
             let surfaced = stops && a.class != Class::RankDied && (on_same || a.ranks.is_empty());
             surfaced
+                || refused
                 || a.class == Class::Stopped
                 || matches!(
                     a.class,
@@ -96,6 +99,7 @@ fn explains(a: &Finding, b: &Finding) -> bool {
             a.class == Class::WrongInterface
                 || (a.class == Class::RankDied && !a.accused.is_empty())
                 || (a.class == Class::Launcher && stops)
+                || (a.name == "master-name-unresolved" && b.name == "store-unreachable")
         }
         Class::NetworkUnreachable => {
             let refused = b.confidence == Confidence::Possible;

@@ -69,6 +69,7 @@ pub fn count(n: usize, noun: &str) -> String {
     let number = thousands(n as u64);
     match (n, noun) {
         (1, _) => format!("{number} {noun}"),
+        (_, n) if n.ends_with('x') => format!("{number} {n}es"),
         (_, n) if n.ends_with('y') => format!("{number} {}ies", n.trim_end_matches('y')),
         _ => format!("{number} {noun}s"),
     }
@@ -353,6 +354,7 @@ mod tests {
         assert_eq!(duration(Duration::from_millis(400)), "0.4s");
         assert_eq!(duration(Duration::from_secs(185)), "3m05s");
         assert_eq!(count(2, "entry"), "2 entries");
+        assert_eq!(count(2, "fix"), "2 fixes");
     }
 
     #[test]

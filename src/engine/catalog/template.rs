@@ -8,6 +8,7 @@
 //! | `{ranks~uses/use}` | `uses` for one rank, `use` for several |
 //! | `[[, near {fact}]]` | vanishes with an empty fact |
 //! | `[[?torch …]]`, `[[!torch …]]` | is there only with the fact, only without it |
+//! | `[[?torch: …]]` | the same, and the blank belongs to it |
 //! | `{{` | a brace |
 
 use std::ops::Range;
@@ -300,7 +301,7 @@ fn opening(inner: &str, at: usize) -> (Piece<'_>, usize) {
         .find(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'))
         .unwrap_or(inner.len() - 1);
     let name = &inner[1..=len];
-    let blank = usize::from(inner[1 + len..].starts_with(' '));
+    let blank = usize::from(inner[1 + len..].starts_with([' ', ':']));
     (Piece::OpenIf { name, wanted }, at + 3 + len + blank)
 }
 
@@ -360,6 +361,7 @@ mod tests {
         assert_eq!(filled(text), "Use A or D eth9.");
         assert_eq!(example(text), "Use A or C.");
         assert_eq!(filled("[[!empty not {empty}]]"), "");
+        assert_eq!(filled("a[[?ifname b]][[?ifname: c]]"), "ab c");
         let lookup = |name: &str| (name == "torch").then(|| "yes".to_owned());
         assert!(holds("torch", &lookup) && !holds("!torch", &lookup));
         assert!(holds("!vllm", &lookup) && !holds("vllm", &lookup));

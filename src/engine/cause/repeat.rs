@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::engine::detect::Scene;
-use crate::engine::finding::{Evidence, Finding};
+use crate::engine::finding::{Evidence, Finding, Fix};
 use crate::engine::limits;
 use crate::engine::vocab::{Class, Effect, Role};
 
@@ -12,6 +12,7 @@ pub(super) fn fold(scene: &Scene<'_>, findings: &mut Vec<Finding>, main: usize) 
     let cause = findings[main].clone();
     let pids = pids(scene, &cause);
     let mut taken: Vec<Evidence> = Vec::new();
+    let mut better: Vec<Fix> = Vec::new();
     let mut at = 0;
     let mut now_at = main;
     findings.retain(|f| {
@@ -27,10 +28,14 @@ pub(super) fn fold(scene: &Scene<'_>, findings: &mut Vec<Finding>, main: usize) 
         }
         if report {
             taken.extend(f.evidence.iter().cloned());
+        } else if again && cause.name == "python-exception" {
+            // A rule that knows this very exception knows what to do about it.
+            better.extend(f.fixes.iter().cloned());
         }
         !again
     });
     let cause = &mut findings[now_at];
+    cause.fixes.splice(0..0, better);
     for line in taken {
         let known = cause
             .evidence

@@ -3,6 +3,7 @@
 use super::state;
 use crate::engine::detect::Scene;
 use crate::engine::detect::logs::logs_of;
+use crate::engine::event::Transport;
 use crate::engine::finding::Finding;
 use crate::engine::job::RankRec;
 use crate::engine::vocab::{Role, State};
@@ -120,6 +121,18 @@ fn how_far(scene: &Scene<'_>, seen: &[&RankRec]) -> Option<String> {
     })
 }
 
+/// Start-up ends while connections through shared memory are made: up to 2.20 NCCL dies there without a word.
+fn stopped_at_shared_memory(scene: &Scene<'_>) -> bool {
+    let mut open = scene
+        .ranks
+        .comms
+        .iter()
+        .flat_map(|comm| comm.members.values())
+        .map(|m| &scene.job.members[m.ix()])
+        .filter(|m| scene.is_open(m));
+    open.any(|m| m.links.iter().any(|link| link.transport == Transport::Shm))
+}
+
 /// What to switch on so that the next log says more.
 pub(super) fn switch_on(scene: &Scene<'_>, state: State) -> Vec<String> {
     let mut what = Vec::new();
@@ -134,6 +147,19 @@ pub(super) fn switch_on(scene: &Scene<'_>, state: State) -> Vec<String> {
             .values()
             .any(|m| scene.job.members[m.ix()].called())
     });
+    if state == State::Inconclusive && scene.frameworks.torch() && scene.ranks.ranks.is_empty() {
+        what.push(
+            "whether every node was started: PyTorch waits for a missing one in silence (--nnodes, MASTER_ADDR)"
+                .to_owned(),
+        );
+    }
+    if state == State::Inconclusive && stopped_at_shared_memory(scene) {
+        what.push(
+            "whether the processes still run: where they are gone without a word, /dev/shm was too small (SIGBUS, \
+             exit status 135 or -7; `df -h /dev/shm`)"
+                .to_owned(),
+        );
+    }
     if state::is_one_of_unknown(scene) {
         what.push("the logs of the other ranks, if there are any".to_owned());
     }

@@ -22,7 +22,8 @@ pub(super) fn add(
     match id {
         "NET001" => interface_name(scene, records, draft),
         "GPU001" if !captures.contains_key("first") => same_gpu(scene, draft),
-        "WAIT003" => unreachable_store(scene, captures, draft),
+        "WAIT003" => unreachable_store(scene, records, captures, draft),
+        "PLUG001" => plugin(scene, draft),
         "VER002" => known_versions(scene, draft),
         "COLL005" => fingerprints(scene, records, draft),
         _ => {}
@@ -82,7 +83,12 @@ fn same_gpu(scene: &Scene<'_>, draft: &mut Draft<'_>) {
 }
 
 /// Why the store may not be reached: one of `unresolved`, `other_port`, `nobody`, `no_route` and `remote`.
-fn unreachable_store(scene: &Scene<'_>, captures: &Captures, draft: &mut Draft<'_>) {
+fn unreachable_store(
+    scene: &Scene<'_>,
+    records: &[(WriterIx, &HitRecord)],
+    captures: &Captures,
+    draft: &mut Draft<'_>,
+) {
     let Some(host) = captures.get("host") else {
         return;
     };
@@ -101,10 +107,12 @@ fn unreachable_store(scene: &Scene<'_>, captures: &Captures, draft: &mut Draft<'
             rank.map_or_else(|| "its host".to_owned(), |r| format!("rank {r}")),
         );
     }
-    let error = captures
-        .get("error")
-        .map(String::as_str)
-        .unwrap_or_default();
+    let mut all = records.iter().flat_map(|(_, r)| &r.captures);
+    let error = all.find_map(|c| c.get("error"));
+    if let Some(error) = error {
+        draft.fact("error", error.clone());
+    }
+    let error = error.map(String::as_str).unwrap_or_default();
     let local = is_loopback(host) || host == "localhost";
     let (fact, value) = if let Some((_, reason, _)) = lookup {
         ("unresolved", reason.as_str())
@@ -121,6 +129,32 @@ fn unreachable_store(scene: &Scene<'_>, captures: &Captures, draft: &mut Draft<'
     if let Some((.., line)) = lookup {
         let rank = draft.finding().ranks.first().copied();
         draft.evidence(line, rank);
+    }
+}
+
+/// What was asked for where no plugin could be started.
+fn plugin(scene: &Scene<'_>, draft: &mut Draft<'_>) {
+    let set = |name: &str| {
+        let mut records = scene.all_records();
+        records.find_map(|(rank, r)| Some((rank, r.env.get(name)?)))
+    };
+    if let Some((rank, (value, line))) = set("NCCL_NET_PLUGIN") {
+        let library = if value.contains(".so") {
+            value.clone()
+        } else {
+            format!("libnccl-net-{value}.so")
+        };
+        draft
+            .fact("plugin", value.clone())
+            .fact("library", library)
+            .fact("known", "yes")
+            .evidence(line, rank);
+    }
+    if let Some((rank, (value, line))) = set("NCCL_NET") {
+        draft
+            .fact("net", value.clone())
+            .fact("known", "yes")
+            .evidence(line, rank);
     }
 }
 
@@ -169,8 +203,13 @@ fn fingerprints(scene: &Scene<'_>, records: &[(WriterIx, &HitRecord)], draft: &m
     } else {
         [("other", "other_call"), ("rank", "call")].map(|(r, c)| (of(r), of(c)))
     };
+    let (mut ours, mut theirs) = differences(&of("aspect"));
+    if swap {
+        std::mem::swap(&mut ours, &mut theirs);
+    }
     draft
-        .fact("differs", differences(&of("aspect"), swap))
+        .fact("ours", ours)
+        .fact("theirs", theirs)
         .fact("rank", rank)
         .fact("call", call)
         .fact("other", odd_rank)
@@ -180,33 +219,30 @@ fn fingerprints(scene: &Scene<'_>, records: &[(WriterIx, &HitRecord)], draft: &m
     }
 }
 
-/// `Tensor Tensor dtypes: Doublevs Float` → `dtypes Float and Double`: PyTorch prints the reporter's value,
-/// `vs` and the other's, several aspects behind tabs.
-fn differences(aspects: &str, swap: bool) -> String {
-    let one = |aspect: &str| -> Option<String> {
-        let (what, values) = aspect.trim().split_once(':')?;
-        let (mine, theirs) = values.split_once("vs ")?;
+/// `Tensor Tensor dtypes: Doublevs Float` → `dtype Double` and `dtype Float`: PyTorch prints the reporter's
+/// value, `vs` and the other's, several aspects behind tabs.
+fn differences(aspects: &str) -> (String, String) {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for aspect in aspects.split('\t') {
+        let Some((what, values)) = aspect.trim().split_once(':') else {
+            continue;
+        };
+        let Some((mine, other)) = values.split_once("vs ") else {
+            continue;
+        };
         let what = what.trim().trim_start_matches("Tensor ").to_lowercase();
-        // The operations stand in front of it already.
-        if what == "op type" {
-            return None;
-        }
         let what = match what.as_str() {
-            "tensor dtypes" => "dtype",
-            "tensor shapes" => "shape",
-            "tensor devices" | "tensor device types" => "device",
-            other => other.strip_prefix("tensor ").unwrap_or(other),
-        }
-        .to_owned();
-        let (mine, theirs) = (mine.trim(), theirs.trim());
-        let (a, b) = if swap { (theirs, mine) } else { (mine, theirs) };
-        Some(format!("{what} {a} against {b}"))
-    };
-    aspects
-        .split('\t')
-        .filter_map(one)
-        .collect::<Vec<_>>()
-        .join(", ")
+            // The operations stand in front of it already.
+            "op type" => continue,
+            "dtypes" | "tensor dtypes" => "dtype",
+            "shapes" | "tensor shapes" => "shape",
+            "devices" | "device types" | "tensor device types" => "device",
+            other => other,
+        };
+        ours.push(format!("{what} {}", mine.trim()));
+        theirs.push(format!("{what} {}", other.trim()));
+    }
+    (ours.join(", "), theirs.join(", "))
 }
 
 #[cfg(test)]
@@ -216,18 +252,15 @@ mod tests {
     #[test]
     fn what_differs_reads_well() {
         let text = "Op type: ALLREDUCEvs BROADCAST \t Tensor Tensor shapes: [4, 8]vs [4] \tTensor Tensor dtypes: Doublevs Float";
+        let both = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         assert_eq!(
-            differences(text, false),
-            "shape [4, 8] against [4], dtype Double against Float"
+            differences(text),
+            both("shape [4, 8], dtype Double", "shape [4], dtype Float")
         );
         assert_eq!(
-            differences("Tensor Tensor dtypes: Doublevs Float", true),
-            "dtype Float against Double"
+            differences("Sequence number: 5vs 6"),
+            both("sequence number 5", "sequence number 6")
         );
-        assert_eq!(
-            differences("Sequence number: 5vs 6", false),
-            "sequence number 5 against 6"
-        );
-        assert_eq!(differences("whatever else", false), "");
+        assert_eq!(differences("whatever else"), both("", ""));
     }
 }

@@ -357,6 +357,14 @@ fn not_at_rendezvous(scene: &Scene<'_>) -> Option<Finding> {
         .fact("joined", seen.len().to_string())
         .fact("of", world.to_string())
         .fact("absent", ranges(absent.iter().map(|r| r.rank)))
+        .fact(
+            "store",
+            address
+                .as_deref()
+                .and_then(|a| a.strip_prefix("tcp://")?.rsplit_once(':'))
+                .map(|(host, port)| format!("{host} {port}"))
+                .unwrap_or_default(),
+        )
         .fact("address", address.unwrap_or_default())
         .ranks(seen.iter().map(|r| r.rank))
         .accuse(absent.iter().map(|r| r.rank))

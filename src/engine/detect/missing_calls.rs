@@ -161,6 +161,7 @@ fn finding(
         draft.finding().role = Role::Symptom;
     }
     draft.finding().comm = Some(comm_name(scene, comm));
+    last_lines(scene, &mut draft);
     for rank in lag.behind.iter().take(3).chain(lag.ahead.iter().take(2)) {
         let Some(member) = scene.member(comm, *rank) else {
             continue;
@@ -175,7 +176,6 @@ fn finding(
             draft.evidence(line, world);
         }
     }
-    last_lines(scene, &mut draft);
     Some(draft.build())
 }
 

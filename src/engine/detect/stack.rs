@@ -36,6 +36,12 @@ impl Frameworks {
         }
     }
 
+    /// True if PyTorch was seen.
+    #[must_use]
+    pub fn torch(self) -> bool {
+        self.stack.torch
+    }
+
     /// True if the job is on several hosts.
     #[must_use]
     pub fn spread(self) -> bool {

@@ -51,7 +51,9 @@ pub(super) fn is_own_work(line: &Line<'_>, event: Option<&Event<'_>>) -> bool {
     match line.class {
         LineClass::App => !line.text.iter().all(u8::is_ascii_whitespace),
         LineClass::NcclInfo => match event {
-            None | Some(Event::PeerClosed { .. } | Event::ConnectFailed { .. }) => false,
+            None | Some(Event::Known | Event::PeerClosed { .. } | Event::ConnectFailed { .. }) => {
+                false
+            }
             Some(Event::CommEnd { abort, .. }) => !abort,
             Some(_) => true,
         },

@@ -122,12 +122,23 @@ impl Text<'_> {
         let verdict = &self.snapshot.verdict;
         let state = format!(" {} ", words::headline(verdict.state));
         if verdict.state == State::Healthy || verdict.state == State::Completed {
-            self.page.labelled(
-                self.hanging(0, 1),
-                (Tone::State(verdict.state), &state),
-                Tone::Plain,
-                &format!(" {}", verdict.summary),
+            let room = self.page.width().saturating_sub(escape::width(&state) + 1);
+            let glyphs = self.page.glyphs();
+            let rest = self.page.width().saturating_sub(1);
+            let lines = escape::wrap_after(&verdict.summary, room, rest, glyphs);
+            let mut lines = lines.iter();
+            let first = lines.next().map(String::as_str).unwrap_or_default();
+            self.page.line(
+                0,
+                &[
+                    (Tone::State(verdict.state), &state),
+                    (Tone::Plain, " "),
+                    (Tone::Plain, first),
+                ],
             );
+            for line in lines {
+                self.page.line(1, &[(Tone::Plain, line)]);
+            }
             return;
         }
         self.page.line(
