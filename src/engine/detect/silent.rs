@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use super::{Draft, Scene, wait};
 use crate::engine::finding::Finding;
 use crate::engine::ids::SourceId;
-use crate::engine::vocab::{Effect, Role, Severity};
+use crate::engine::vocab::{Class, Effect, Role, Severity};
 
 /// Adds a finding only where the user says that the job stands still and nothing else explains it:
 /// silence alone is no proof, and rank 0 often prints more than the others.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
-    if scene.claimed
-        && !found
-            .iter()
-            .any(|f| f.role == Role::Cause && f.severity == Severity::Error)
-    {
+    // Who lost a peer prints about it: that others wrote more then does not show that they went on.
+    let says_more = |f: &Finding| {
+        f.role == Role::Cause && f.severity == Severity::Error
+            || f.role == Role::Symptom && f.class == Class::RankDied
+    };
+    if scene.claimed && !found.iter().any(says_more) {
         found.extend(silent(scene));
     }
 }
@@ -36,7 +37,11 @@ fn silent(scene: &Scene<'_>) -> Option<Finding> {
         ranks.iter().partition(|(_, (newest, _))| *newest == first);
     // Each of the others wrote three more lines: its turn did not merely come later.
     let went_on = others.iter().all(|(_, (_, third))| *third > first);
-    if behind.len() > others.len() || !went_on || wait::end_was_seen(scene) {
+    // And it wrote less than each of them in all: else it only wrote the same a little earlier.
+    let lines = |rank: &u32| scene.ranks.ranks[*rank as usize].lines;
+    let wrote = behind.iter().map(|(rank, _)| lines(rank)).max()?;
+    let less = others.iter().all(|(rank, _)| lines(rank) >= wrote + 3);
+    if behind.len() > others.len() || !went_on || !less || wait::end_was_seen(scene) {
         return None;
     }
     let behind: Vec<u32> = behind.into_iter().map(|(rank, _)| *rank).collect();
