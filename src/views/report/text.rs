@@ -302,7 +302,12 @@ impl Text<'_> {
         }
         self.heading(heading, "");
         let (shown, hidden) = split(findings, limit);
-        let widest = shown.iter().map(|f| f.id.len()).max().unwrap_or(0).max(6);
+        // Ids of rules; one that is longer comes from somewhere else.
+        let widest = if shown.iter().any(|f| f.id.len() > 7) {
+            8
+        } else {
+            7
+        };
         for finding in shown {
             let who = who(finding);
             let named = ["rank ", "ranks "]
