@@ -3,10 +3,9 @@
 use super::state;
 use crate::engine::detect::Scene;
 use crate::engine::detect::logs::logs_of;
-use crate::engine::event::Transport;
 use crate::engine::finding::Finding;
-use crate::engine::job::RankRec;
-use crate::engine::vocab::{Role, State};
+use crate::engine::job::{RankRec, Record};
+use crate::engine::vocab::{Phase, Role, State};
 
 /// One line.
 pub(super) fn without_cause(
@@ -121,16 +120,17 @@ fn how_far(scene: &Scene<'_>, seen: &[&RankRec]) -> Option<String> {
     })
 }
 
-/// Start-up ends while connections through shared memory are made: up to 2.20 NCCL dies there without a word.
+/// The logs end where GPUs of one host are about to be connected, and peer-to-peer access is switched off: a
+/// segment below /dev/shm that does not fit ends old versions of NCCL there without a word.
 fn stopped_at_shared_memory(scene: &Scene<'_>) -> bool {
-    let mut open = scene
-        .ranks
-        .comms
-        .iter()
-        .flat_map(|comm| comm.members.values())
-        .map(|m| &scene.job.members[m.ix()])
-        .filter(|m| scene.is_open(m));
-    open.any(|m| m.links.iter().any(|link| link.transport == Transport::Shm))
+    let set = |r: &Record, name: &str, value: &str| {
+        let known = r.env.get(name);
+        known.is_some_and(|(known, _)| known.eq_ignore_ascii_case(value))
+    };
+    scene.all_records().any(|(_, r)| {
+        let off = set(r, "NCCL_P2P_DISABLE", "1") || set(r, "NCCL_P2P_LEVEL", "LOC");
+        off && matches!(r.phase, Phase::Topology | Phase::Connect)
+    })
 }
 
 /// What to switch on so that the next log says more.

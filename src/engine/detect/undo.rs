@@ -11,19 +11,16 @@ pub(super) fn of(scene: &Scene<'_>, accused: &BTreeSet<u32>, fix: &FixTemplate) 
     if !fix.undo.as_deref()?.starts_with("unset ") {
         return None;
     }
-    let former: Vec<(&String, BTreeMap<&str, Vec<u32>>, Vec<u32>)> = fix
+    let former: Vec<(&String, Former<'_>)> = fix
         .env
         .keys()
-        .map(|name| {
-            let (set, unset) = values(scene, accused, name);
-            (name, set, unset)
-        })
+        .map(|name| (name, Former::of(scene, accused, name)))
         .collect();
-    if former.iter().all(|(_, set, _)| set.is_empty()) {
+    if former.iter().all(|(_, former)| former.set.is_empty()) {
         return None;
     }
     let mut steps: Vec<String> = Vec::new();
-    for (name, set, unset) in former {
+    for (name, Former { set, unset }) in former {
         let everywhere = set.len() + usize::from(!unset.is_empty()) == 1;
         for (value, ranks) in &set {
             let step = format!("export {name}={}", quoted(value));
@@ -36,31 +33,40 @@ pub(super) fn of(scene: &Scene<'_>, accused: &BTreeSet<u32>, fix: &FixTemplate) 
     Some(steps.join("; "))
 }
 
+/// What a variable was on the accused ranks, or on all where nobody is accused.
+struct Former<'a> {
+    /// Ranks by value.
+    set: BTreeMap<&'a str, Vec<u32>>,
+    /// Ranks that print their variables and not this one.
+    unset: Vec<u32>,
+}
+
+impl<'a> Former<'a> {
+    fn of(scene: &Scene<'a>, accused: &BTreeSet<u32>, name: &str) -> Self {
+        let mut former = Self {
+            set: BTreeMap::new(),
+            unset: Vec::new(),
+        };
+        let concerned = |rank: u32| accused.is_empty() || accused.contains(&rank);
+        for rec in scene.ranks.ranks.iter().filter(|r| concerned(r.rank)) {
+            match scene.env_of(rec.rank, name) {
+                Some(value) => former.set.entry(value).or_default().push(rec.rank),
+                None if scene.records(rec).any(|r| !r.env.is_empty()) => {
+                    former.unset.push(rec.rank);
+                }
+                None => {}
+            }
+        }
+        former
+    }
+}
+
 fn on(ranks: &[u32], everywhere: bool) -> String {
     if everywhere {
         return String::new();
     }
     let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
     format!(" on {noun} {}", ranges(ranks.iter().copied()))
-}
-
-/// The former values by rank, of the accused or of all, and the ranks that print their variables and not
-/// this one.
-fn values<'a>(
-    scene: &Scene<'a>,
-    accused: &BTreeSet<u32>,
-    name: &str,
-) -> (BTreeMap<&'a str, Vec<u32>>, Vec<u32>) {
-    let (mut set, mut unset) = (BTreeMap::<&str, Vec<u32>>::new(), Vec::new());
-    let concerned = |rank: u32| accused.is_empty() || accused.contains(&rank);
-    for rec in scene.ranks.ranks.iter().filter(|r| concerned(r.rank)) {
-        match scene.env_of(rec.rank, name) {
-            Some(value) => set.entry(value).or_default().push(rec.rank),
-            None if scene.records(rec).any(|r| !r.env.is_empty()) => unset.push(rec.rank),
-            None => {}
-        }
-    }
-    (set, unset)
 }
 
 /// A value as a shell reads it back.

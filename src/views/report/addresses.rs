@@ -74,7 +74,7 @@ impl AddressTable {
         self.differs() || (about && several)
     }
 
-    /// Hosts that chose alike, in one network, as one row: `node-[0-2,4]  data0 10.20.0.[1-3,5]`.
+    /// Hosts that chose alike, in one network, as one row: `node-[0-2,4]  data0 10.20.0.*`.
     #[must_use]
     pub fn grouped(self) -> Self {
         let mut groups: Vec<(Vec<String>, Vec<AddressRow>)> = Vec::new();
@@ -166,8 +166,12 @@ impl AddressRow {
     /// Rows that are alike as one.
     fn together(rows: &[Self]) -> Self {
         let cells = (0..rows[0].cells.len()).map(|at| {
-            let cells: Vec<&str> = rows.iter().map(|row| row.cells[at].as_str()).collect();
-            words::hosts(cells)
+            let (first, rest) = (&rows[0].cells[at], &rows[1..]);
+            if rest.iter().all(|row| row.cells[at] == *first) {
+                first.clone()
+            } else {
+                format!("{}.*", network(first))
+            }
         });
         Self {
             host: words::hosts(rows.iter().map(|row| row.host.as_str())),

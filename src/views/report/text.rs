@@ -310,9 +310,7 @@ impl Text<'_> {
         };
         for finding in shown {
             let who = who(finding);
-            let named = ["rank ", "ranks "]
-                .iter()
-                .any(|noun| finding.title.contains(noun));
+            let named = names_ranks(&finding.title);
             let title = if who.is_empty() || (named && !self.verbose) {
                 finding.title.clone()
             } else {
@@ -348,7 +346,10 @@ impl Text<'_> {
     }
 
     fn hosts(&mut self) {
-        let table = AddressTable::of(&self.snapshot.job).grouped();
+        let mut table = AddressTable::of(&self.snapshot.job);
+        if !self.verbose {
+            table = table.grouped();
+        }
         let all = self.verbose && !table.subsystems.is_empty();
         if !table.explains(self.snapshot) && !all {
             return;
@@ -500,6 +501,18 @@ pub(super) fn inputs_line(inputs: &InputsView) -> String {
         line.push_str(&format!("; {} dropped", words::thousands(inputs.dropped)));
     }
     line
+}
+
+/// True if a title says which ranks it is about: `rank 3`, `ranks 0-5`.
+fn names_ranks(title: &str) -> bool {
+    let after = ["rank ", "ranks "].iter().flat_map(|noun| {
+        title
+            .match_indices(noun)
+            .map(|(at, noun)| &title[at + noun.len()..])
+    });
+    after
+        .into_iter()
+        .any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// A title in so many lines, cut between words where it does not fit.
