@@ -255,26 +255,36 @@ pub fn shortened(text: &str, room: usize) -> String {
         return text.to_owned();
     }
     let words: Vec<&str> = text.split(' ').collect();
-    let mut kept = words.len();
-    loop {
-        kept -= 1;
-        let head = words[..kept].join(" ");
-        let ending = match rest_of_list(&words, kept) {
-            0 => "…".to_owned(),
-            n if list_ends(&words, kept) => format!(" and {} more", thousands(n)),
-            n => format!(" and {} more …", thousands(n)),
-        };
-        let head = head.trim_end_matches([',', ';', ':']);
-        if kept <= 1 || head.chars().count() + ending.chars().count() <= room {
-            return format!("{head}{ending}");
-        }
+    let cut = (1..words.len()).rev().map(|kept| cut_at(&words, kept));
+    let mut fitting = cut.filter(|cut| cut.chars().count() <= room);
+    fitting.next().unwrap_or_else(|| format!("{}…", words[0]))
+}
+
+/// The first words of a sentence, and how much of a list is missing.
+fn cut_at(words: &[&str], kept: usize) -> String {
+    let head = |kept: usize| words[..kept].join(" ");
+    let left = rest_of_list(words, kept);
+    if left == 0 {
+        return format!("{}…", head(kept).trim_end_matches([',', ';', ':']));
     }
+    let dots = if list_ends(words, kept) { "" } else { " …" };
+    if words[kept - 1] == "ranks" {
+        // Nothing of the list is left: its length says more than its noun.
+        let text = format!("{} {} ranks{dots}", head(kept - 1), thousands(left));
+        return text.trim_start().to_owned();
+    }
+    let head = head(kept);
+    format!(
+        "{} and {} more{dots}",
+        head.trim_end_matches(','),
+        thousands(left)
+    )
 }
 
 /// How many numbers of the list that word `at` stands in are left from there on.
 fn rest_of_list(words: &[&str], at: usize) -> u64 {
-    let inside = at > 0 && words[at - 1].ends_with(',') && numbers_in(words[at - 1]) > 0;
-    if !inside {
+    let inside = words[at - 1].ends_with(',') && numbers_in(words[at - 1]) > 0;
+    if !inside && words[at - 1] != "ranks" {
         return 0;
     }
     let mut left = 0;
