@@ -166,6 +166,7 @@ impl Engine {
             watched_since: self.watched_since,
             more_may_come: self.sources.iter().flatten().any(|s| s.ended.is_none()),
             reports: detect::Reports::default(),
+            frameworks: detect::Frameworks::default(),
         }
         .indexed();
         let findings = detect::run(&scene);

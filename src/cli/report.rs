@@ -9,11 +9,14 @@ use super::common::{Common, Format, duration, new_engine};
 use super::{messages, output};
 use crate::app::ras::Asking;
 use crate::app::report::{self, Plan};
+use crate::engine::vocab::State;
 use crate::exit;
 use crate::sources::ras::Endpoint;
+use crate::views::words;
 
 /// Arguments of `unhang report`.
 #[derive(Clone, Debug, Args)]
+#[command(after_long_help = states())]
 pub(crate) struct ReportArgs {
     /// Logs and Flight Recorder dumps: files, patterns, folders, journals, or - for standard input; the present folder if none
     pub(crate) paths: Vec<PathBuf>,
@@ -27,6 +30,13 @@ pub(crate) struct ReportArgs {
     /// List every rank in JSON, however many there are
     #[arg(long)]
     pub(crate) full: bool,
+}
+
+/// What the first word of a report means.
+fn states() -> String {
+    let word = |state| format!("  {:<14} {}", words::headline(state), words::gloss(state));
+    let all: Vec<String> = State::ALL.iter().copied().map(word).collect();
+    format!("The first word of a report:\n{}", all.join("\n"))
 }
 
 /// What the user has seen and no saved log can tell.

@@ -145,6 +145,8 @@ pub struct FixTemplate {
     pub env: BTreeMap<String, String>,
     /// Cures, or only works around.
     pub cures: bool,
+    /// The fact that it is for (`torch`), or against (`!torch`); `None` for always.
+    pub when: Option<String>,
     /// What it costs or risks.
     pub caution: Option<String>,
     /// How to take it back.

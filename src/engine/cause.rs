@@ -3,6 +3,7 @@
 //! The four tables of ARCHITECTURE.md ("How a verdict is reached") are this file and nothing else.
 
 mod guilt;
+mod repeat;
 mod state;
 mod summary;
 
@@ -18,7 +19,7 @@ pub fn judge(scene: &Scene<'_>, mut findings: Vec<Finding>) -> (Verdict, Vec<Fin
     fold(&mut findings);
     // A refusal that something else explains says nothing of its own.
     findings.retain(|f| f.class != Class::NetworkUnreachable || f.role != Role::Symptom);
-    let main = main_cause(&findings);
+    let main = main_cause(&findings).map(|at| repeat::fold(scene, &mut findings, at));
     let unseen = logs::unseen(scene);
     let state = state::of(scene, main.map(|at| &findings[at]), &findings, &unseen);
     if state == State::Waiting {
@@ -80,8 +81,11 @@ fn explains(a: &Finding, b: &Finding) -> bool {
             a.class == Class::EnvMismatch || (a.name == "version-differs" && b.name != a.name)
         }
         Class::RankDied => {
+            // A launch that was refused ends all its processes.
+            let refused = a.class == Class::Launcher && stops && b.name == "rank-died";
             let surfaced = stops && a.class != Class::RankDied && (on_same || a.ranks.is_empty());
             surfaced
+                || refused
                 || a.class == Class::Stopped
                 || matches!(
                     a.class,
@@ -95,6 +99,7 @@ fn explains(a: &Finding, b: &Finding) -> bool {
             a.class == Class::WrongInterface
                 || (a.class == Class::RankDied && !a.accused.is_empty())
                 || (a.class == Class::Launcher && stops)
+                || (a.name == "master-name-unresolved" && b.name == "store-unreachable")
         }
         Class::NetworkUnreachable => {
             let refused = b.confidence == Confidence::Possible;

@@ -4,6 +4,7 @@
 mod compare;
 mod died;
 mod draft;
+mod facts;
 mod interface;
 mod interface_hosts;
 mod join;
@@ -18,6 +19,9 @@ mod ras;
 mod recorder;
 mod reports;
 mod silent;
+mod stack;
+mod store;
+mod undo;
 mod variables;
 pub mod wait;
 
@@ -34,6 +38,7 @@ use super::witness::recorder::Recorded;
 
 pub use draft::{Draft, ranges};
 pub use reports::Reports;
+pub use stack::Frameworks;
 
 /// Everything a detector may look at.
 pub struct Scene<'a> {
@@ -59,6 +64,8 @@ pub struct Scene<'a> {
     pub more_may_come: bool,
     /// What launchers reported; see [`Scene::indexed`].
     pub reports: Reports<'a>,
+    /// What the job is made of; see [`Scene::indexed`].
+    pub frameworks: Frameworks,
 }
 
 impl<'a> Scene<'a> {
@@ -66,6 +73,7 @@ impl<'a> Scene<'a> {
     #[must_use]
     pub fn indexed(mut self) -> Self {
         self.reports = Reports::of(self.all_records().flat_map(|(_, r)| &r.reports));
+        self.frameworks = Frameworks::of(&self);
         self
     }
 
@@ -171,6 +179,12 @@ impl<'a> Scene<'a> {
             .collect()
     }
 
+    /// The process that a launcher's report gives for a rank.
+    #[must_use]
+    pub fn reported_pid(&self, rank: u32) -> Option<u32> {
+        self.reports.of_rank(rank)?.pid
+    }
+
     /// What the launcher calls a writer, if anything.
     #[must_use]
     pub fn name_of(writer: &Writer) -> Option<&str> {
@@ -192,6 +206,7 @@ pub fn run(scene: &Scene<'_>) -> Vec<Finding> {
     interface::detect(scene, &mut found);
     mismatch::detect(scene, &mut found);
     missing::detect(scene, &mut found);
+    store::detect(scene, &mut found);
     died::detect(scene, &mut found);
     p2p::detect(scene, &mut found);
     pytorch::detect(scene, &mut found);

@@ -309,6 +309,13 @@ pub enum Event<'a> {
     },
     /// A store or process group is being set up by this process, or its socket is connected.
     StoreContact,
+    /// A name of a host was looked up in vain.
+    Unresolved {
+        /// The name.
+        host: &'a [u8],
+        /// Why, in the resolver's words.
+        reason: &'a [u8],
+    },
     /// `[Rank 0]: Rank(s) 2 failed to pass monitoredBarrier`: the list as printed.
     BarrierMissing(&'a [u8]),
     /// The DETAIL wrapper compared fingerprints.

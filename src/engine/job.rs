@@ -5,6 +5,7 @@ mod kept;
 mod rankmap;
 mod ras;
 mod record;
+mod stack;
 mod view;
 
 use rustc_hash::FxHashMap;
@@ -18,6 +19,7 @@ pub use record::{
     AddressSeen, ConnectFailure, Death, ExceptionSeen, ExitReport, Link, PeerClosed, Record,
     StoreJoined, WatchdogSeen,
 };
+pub use stack::Stack;
 
 use super::demux::Writer;
 use super::event::{CommInit, Event};
@@ -65,8 +67,8 @@ impl Job {
     pub fn end_chunk(&mut self, offset: u64, chunk: &[u8]) {
         for writer in &self.touched_writers {
             let record = &mut self.records[writer.ix()];
-            if let Some(last) = &mut record.last {
-                last.fill(offset, chunk);
+            for kept in record.last_lines_mut() {
+                kept.fill(offset, chunk);
             }
         }
         for member in &self.touched_members {
@@ -119,7 +121,8 @@ impl Job {
         record.lines += 1;
         record.of_a_job |= !matches!(line.class, LineClass::App | LineClass::Traceback);
         record.last_seen = seen.or(record.last_seen);
-        record.last = Some(Kept::deferred(line, borrowed));
+        record.stack.see(line);
+        record.set_last(line, stack::is_own_work(line, event), borrowed);
         record.tail = [record.tail[1], record.tail[2], line.place.number];
         if record.touched != self.feed {
             record.touched = self.feed;

@@ -69,6 +69,7 @@ pub fn count(n: usize, noun: &str) -> String {
     let number = thousands(n as u64);
     match (n, noun) {
         (1, _) => format!("{number} {noun}"),
+        (_, n) if n.ends_with('x') => format!("{number} {n}es"),
         (_, n) if n.ends_with('y') => format!("{number} {}ies", n.trim_end_matches('y')),
         _ => format!("{number} {noun}s"),
     }
@@ -129,6 +130,23 @@ pub fn headline(state: State) -> &'static str {
         State::Hung => "HUNG",
         State::Failed => "FAILED",
         State::Inconclusive => "CANNOT TELL",
+    }
+}
+
+/// What a state means, in one line.
+#[must_use]
+pub fn gloss(state: State) -> &'static str {
+    match state {
+        State::Healthy => "nothing wrong was seen; the end is not in the logs",
+        State::Completed => "nothing wrong was seen, and the ranks ended well",
+        State::Degraded => "it works, slower than it could",
+        State::WrongResults => "it went on with wrong numbers",
+        State::Waiting => {
+            "some ranks wait for others; nothing proves yet that it is stuck (--stuck if you know)"
+        }
+        State::Hung => "it stands still, or did when the logs were taken",
+        State::Failed => "it ended with an error",
+        State::Inconclusive => "the logs do not say enough",
     }
 }
 
@@ -230,6 +248,73 @@ pub fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 
+/// A sentence in `room` columns at most, cut between words; a list of ranks that is cut says how many more.
+#[must_use]
+pub fn shortened(text: &str, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    let words: Vec<&str> = text.split(' ').collect();
+    let cut = (1..words.len()).rev().map(|kept| cut_at(&words, kept));
+    let mut fitting = cut.filter(|cut| cut.chars().count() <= room);
+    fitting.next().unwrap_or_else(|| format!("{}…", words[0]))
+}
+
+/// The first words of a sentence, and how much of a list is missing.
+fn cut_at(words: &[&str], kept: usize) -> String {
+    let head = |kept: usize| words[..kept].join(" ");
+    let left = rest_of_list(words, kept);
+    if left == 0 {
+        return format!("{}…", head(kept).trim_end_matches([',', ';', ':']));
+    }
+    let dots = if list_ends(words, kept) { "" } else { " …" };
+    if words[kept - 1] == "ranks" {
+        // Nothing of the list is left: its length says more than its noun.
+        let text = format!("{} {} ranks{dots}", head(kept - 1), thousands(left));
+        return text.trim_start().to_owned();
+    }
+    let head = head(kept);
+    format!(
+        "{} and {} more{dots}",
+        head.trim_end_matches(','),
+        thousands(left)
+    )
+}
+
+/// How many numbers of the list that word `at` stands in are left from there on.
+fn rest_of_list(words: &[&str], at: usize) -> u64 {
+    let inside = words[at - 1].ends_with(',') && numbers_in(words[at - 1]) > 0;
+    if !inside && words[at - 1] != "ranks" {
+        return 0;
+    }
+    let mut left = 0;
+    for word in &words[at..] {
+        left += numbers_in(word);
+        if numbers_in(word) == 0 || !word.ends_with(',') {
+            break;
+        }
+    }
+    left
+}
+
+/// True if nothing follows the list that word `at` stands in.
+fn list_ends(words: &[&str], at: usize) -> bool {
+    words[at..].iter().all(|word| numbers_in(word) > 0)
+}
+
+/// Numbers that an item of a list stands for: `3,` and `4-7;`.
+fn numbers_in(word: &str) -> u64 {
+    let word = word.trim_end_matches([',', ';', ':', '.', ')', ']']);
+    let number = |t: &str| t.parse::<u64>().ok();
+    match word.split_once('-') {
+        Some((from, to)) => match (number(from), number(to)) {
+            (Some(from), Some(to)) if from <= to => to - from + 1,
+            _ => 0,
+        },
+        None => u64::from(number(word).is_some()),
+    }
+}
+
 fn spans(numbers: impl IntoIterator<Item = u32>, print: impl Fn(u32) -> String) -> String {
     let mut numbers: Vec<u32> = numbers.into_iter().collect();
     numbers.sort_unstable();
@@ -279,6 +364,7 @@ mod tests {
         assert_eq!(duration(Duration::from_millis(400)), "0.4s");
         assert_eq!(duration(Duration::from_secs(185)), "3m05s");
         assert_eq!(count(2, "entry"), "2 entries");
+        assert_eq!(count(2, "fix"), "2 fixes");
     }
 
     #[test]
@@ -298,6 +384,26 @@ mod tests {
             exports(&fix),
             ["export A=data0", r"export B='x'\''; rm -rf /^J'"]
         );
+    }
+
+    #[test]
+    fn a_cut_list_says_how_many_more() {
+        let text = "the watchdog gave up on ranks 0-5, 7, 9, 11-15";
+        assert_eq!(shortened(text, 80), text);
+        assert_eq!(
+            shortened(text, 42),
+            "the watchdog gave up on ranks 0-5 and 7 more"
+        );
+        let text = "rank 6 never called it; ranks 0-5, 7, 9 called it and got no further";
+        assert_eq!(
+            shortened(text, 50),
+            "rank 6 never called it; ranks 0-5, 7 and 1 more …"
+        );
+        assert_eq!(
+            shortened("Connection closed by somebody", 20),
+            "Connection closed…"
+        );
+        assert_eq!(shortened("wwwwwwwwwwwwwwwwwww", 5), "wwwwwwwwwwwwwwwwwww…");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::text::condition;
 use crate::engine::catalog::template::example;
 use crate::engine::catalog::{Catalog, FixTemplate, Rule};
 
@@ -98,7 +99,14 @@ fn write_rule(out: &mut String, rule: &Rule) {
 
 fn write_fix(out: &mut String, number: usize, fix: &FixTemplate) {
     let cures = if fix.cures { "cures" } else { "works around" };
-    let mut text = format!("{number}. *{}, {cures}.* {}", fix.kind, code(&fix.text));
+    let with = condition(fix)
+        .map(|with| format!(", {with}"))
+        .unwrap_or_default();
+    let mut text = format!(
+        "{number}. *{}, {cures}{with}.* {}",
+        fix.kind,
+        code(&fix.text)
+    );
     for (name, value) in &fix.env {
         write!(text, " `{name}={}`", example(value)).expect("a string takes all");
     }

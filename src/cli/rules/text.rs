@@ -99,7 +99,10 @@ fn status(status: Status) -> &'static str {
 
 fn write_fix(out: &mut String, number: usize, fix: &FixTemplate) {
     let cures = if fix.cures { "cures" } else { "works around" };
-    line(out, &format!("  {number}. {} ({cures})", fix.kind));
+    let with = condition(fix)
+        .map(|with| format!(", {with}"))
+        .unwrap_or_default();
+    line(out, &format!("  {number}. {} ({cures}{with})", fix.kind));
     paragraph(out, "     ", &example(&fix.text));
     for (name, value) in &fix.env {
         line(out, &format!("     export {name}={}", example(value)));
@@ -110,6 +113,23 @@ fn write_fix(out: &mut String, number: usize, fix: &FixTemplate) {
     if let Some(undo) = &fix.undo {
         paragraph(out, "     ", &format!("Undo: {}", example(undo)));
     }
+}
+
+/// What a fix is for, in words: facts of a single rule say it in their text.
+pub(super) fn condition(fix: &FixTemplate) -> Option<String> {
+    let when = fix.when.as_deref()?;
+    let (with, name) = match when.strip_prefix('!') {
+        Some(name) => ("without", name),
+        None => ("with", when),
+    };
+    let name = match name {
+        "torch" => "PyTorch",
+        "vllm" => "vLLM",
+        "gloo" => "Gloo",
+        "nccl" => "NCCL",
+        _ => return None,
+    };
+    Some(format!("{with} {name}"))
 }
 
 fn heading(out: &mut String, text: &str) {

@@ -360,11 +360,17 @@ fn check_templates(
     for FixFile {
         text,
         env,
+        when,
         caution,
         undo,
         ..
     } in &parsed.fix
     {
+        if let Some(when) = when
+            && let Err(problem) = template::check_condition(when.as_ref(), &known)
+        {
+            errors.push(source.error(problem.message, when.span()));
+        }
         texts.push(text);
         texts.extend(env.values().chain(caution).chain(undo));
     }
@@ -450,6 +456,7 @@ fn fix(file: FixFile) -> FixTemplate {
             .map(|(name, value)| (name, value.into_inner()))
             .collect(),
         cures: file.cures,
+        when: file.when.map(Spanned::into_inner),
         caution: file.caution.map(|t| prose(t.as_ref())),
         undo: file.undo.map(|t| prose(t.as_ref())),
     }

@@ -67,6 +67,7 @@ pub(super) struct FixFile {
     #[serde(default)]
     pub(super) env: BTreeMap<String, Spanned<String>>,
     pub(super) cures: bool,
+    pub(super) when: Option<Spanned<String>>,
     pub(super) caution: Option<Spanned<String>>,
     pub(super) undo: Option<Spanned<String>>,
 }

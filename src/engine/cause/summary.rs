@@ -4,8 +4,8 @@ use super::state;
 use crate::engine::detect::Scene;
 use crate::engine::detect::logs::logs_of;
 use crate::engine::finding::Finding;
-use crate::engine::job::RankRec;
-use crate::engine::vocab::{Role, State};
+use crate::engine::job::{RankRec, Record};
+use crate::engine::vocab::{Phase, Role, State};
 
 /// One line.
 pub(super) fn without_cause(
@@ -16,7 +16,7 @@ pub(super) fn without_cause(
 ) -> String {
     let seen: Vec<&RankRec> = scene.ranks.ranks.iter().filter(|r| r.was_seen()).collect();
     let who = match seen.as_slice() {
-        [] => "the job".to_owned(),
+        [] => "the ranks, which these logs do not name,".to_owned(),
         [one] => format!("rank {}", one.rank),
         many => format!("{} ranks", many.len()),
     };
@@ -43,8 +43,14 @@ pub(super) fn without_cause(
             let known = how_far(scene, &seen).unwrap_or_else(|| format!("{who} stopped printing"));
             format!("cannot tell: {known}; {}", without())
         }
-        State::Completed => format!("{who} ended well, nothing wrong was seen"),
-        State::Healthy => format!("{who}, nothing wrong was seen"),
+        State::Completed => format!("{who} ended well, nothing wrong was seen{}", alone(scene)),
+        State::Healthy if seen.is_empty() => {
+            "nothing wrong was seen; these logs name no rank and do not show the end".to_owned()
+        }
+        State::Healthy => format!(
+            "{who}: nothing wrong was seen, and the end is not in these logs{}",
+            alone(scene)
+        ),
         State::Hung => match symptom {
             Some(symptom) => format!(
                 "stands still, the cause is not in these logs: {}",
@@ -68,6 +74,24 @@ pub(super) fn without_cause(
         }
         _ => "these logs do not say what the job does".to_owned(),
     }
+}
+
+/// A job of one rank proves nothing about communication, and several of them are one job that was meant.
+fn alone(scene: &Scene<'_>) -> String {
+    let comms = &scene.ranks.comms;
+    if scene.ranks.world != Some(1) || comms.is_empty() || comms.iter().any(|c| c.nranks > 1) {
+        return String::new();
+    }
+    let processes: usize = scene.ranks.ranks.iter().map(|r| r.processes.len()).sum();
+    let each = if processes > 1 {
+        format!("each of {processes} processes runs alone")
+    } else {
+        "it talked to nobody".to_owned()
+    };
+    format!(
+        ". World size 1: {each}, so this proves nothing about communication. If the job was meant to be larger, the \
+         launcher's RANK and WORLD_SIZE did not reach the program: start it with torchrun or the like"
+    )
 }
 
 /// How far the ranks got whose logs were given: the one, or all of them alike.
@@ -96,6 +120,19 @@ fn how_far(scene: &Scene<'_>, seen: &[&RankRec]) -> Option<String> {
     })
 }
 
+/// The logs end where GPUs of one host are about to be connected, and peer-to-peer access is switched off: a
+/// segment below /dev/shm that does not fit ends old versions of NCCL there without a word.
+fn stopped_at_shared_memory(scene: &Scene<'_>) -> bool {
+    let set = |r: &Record, name: &str, value: &str| {
+        let known = r.env.get(name);
+        known.is_some_and(|(known, _)| known.eq_ignore_ascii_case(value))
+    };
+    scene.all_records().any(|(_, r)| {
+        let off = set(r, "NCCL_P2P_DISABLE", "1") || set(r, "NCCL_P2P_LEVEL", "LOC");
+        off && matches!(r.phase, Phase::Topology | Phase::Connect)
+    })
+}
+
 /// What to switch on so that the next log says more.
 pub(super) fn switch_on(scene: &Scene<'_>, state: State) -> Vec<String> {
     let mut what = Vec::new();
@@ -110,6 +147,19 @@ pub(super) fn switch_on(scene: &Scene<'_>, state: State) -> Vec<String> {
             .values()
             .any(|m| scene.job.members[m.ix()].called())
     });
+    if state == State::Inconclusive && scene.frameworks.torch() && scene.ranks.ranks.is_empty() {
+        what.push(
+            "whether every node was started: PyTorch waits for a missing one in silence (--nnodes, MASTER_ADDR)"
+                .to_owned(),
+        );
+    }
+    if state == State::Inconclusive && stopped_at_shared_memory(scene) {
+        what.push(
+            "whether the processes still run: where they are gone without a word, /dev/shm was too small (SIGBUS, \
+             exit status 135 or -7; `df -h /dev/shm`)"
+                .to_owned(),
+        );
+    }
     if state::is_one_of_unknown(scene) {
         what.push("the logs of the other ranks, if there are any".to_owned());
     }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Draft, Scene, ranges, wait};
-use crate::engine::demux::Hint;
 use crate::engine::finding::Finding;
 use crate::engine::job::{CommRec, Kept, RankRec};
 use crate::engine::vocab::{Effect, Phase, Role};
@@ -143,6 +142,7 @@ fn variable(scene: &Scene<'_>, name: &str, trouble: bool) -> Option<Finding> {
         .fact("odd_ranks", ranges(odd.iter().copied()))
         .fact("usual_value", usual_value.unwrap_or_default())
         .fact("usual_ranks", ranges(usual.iter().copied()))
+        .fact("known", all_known(scene, &values))
         .ranks(values.values().flatten().copied());
     if odd.len() < usual.len() || usual_value.is_none() {
         draft
@@ -153,6 +153,16 @@ fn variable(scene: &Scene<'_>, name: &str, trouble: bool) -> Option<Finding> {
         draft.evidence(line, Some(*rank));
     }
     Some(draft.build())
+}
+
+/// `yes` if the value of every rank is known.
+fn all_known<V>(scene: &Scene<'_>, values: &BTreeMap<V, BTreeSet<u32>>) -> &'static str {
+    let known: usize = values.values().map(BTreeSet::len).sum();
+    if known == scene.ranks.ranks.len() {
+        "yes"
+    } else {
+        ""
+    }
 }
 
 /// Whole hosts that differ, where there are others.
@@ -208,6 +218,7 @@ fn version(scene: &Scene<'_>, trouble: bool) -> Option<Finding> {
         .fact("odd_version", *odd_version)
         .fact("usual_ranks", ranges(usual.iter().copied()))
         .fact("usual_version", *usual_version)
+        .fact("known", all_known(scene, &values))
         .ranks(values.values().flatten().copied());
     if odd.len() < usual.len() {
         draft
@@ -234,15 +245,11 @@ pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let loopback = found.iter().position(|f| f.id == "NET009");
     if let (Some(mesh), Some(loopback)) = (mesh, loopback) {
         // On one host a loopback address is as good as any, and its owner has just ended.
-        let less = if several_hosts(scene) { mesh } else { loopback };
+        let less = if super::stack::several_hosts(scene) {
+            mesh
+        } else {
+            loopback
+        };
         found[less].role = Role::Symptom;
     }
-}
-
-/// By the names that NCCL prints, or by what the launcher calls the nodes of the logs.
-fn several_hosts(scene: &Scene<'_>) -> bool {
-    let hints: BTreeSet<&Hint> = scene.writers.iter().flat_map(|w| &w.hints).collect();
-    let nodes = hints.iter().filter(|h| matches!(h, Hint::Node(_))).count();
-    let hosts = hints.iter().filter(|h| matches!(h, Hint::Host(_))).count();
-    scene.hosts().len() > 1 || nodes > 1 || hosts > 1
 }

@@ -371,6 +371,17 @@ fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Findin
             "exit",
             first.exit.map(|code| code.to_string()).unwrap_or_default(),
         )
+        .fact(
+            "logged",
+            if ended
+                .keys()
+                .all(|r| scene.ranks.ranks[*r as usize].lines > 0)
+            {
+                "yes"
+            } else {
+                ""
+            },
+        )
         .ranks(ended.keys().copied())
         .sure(first.confidence);
     // Several that exited with a plain status, and no word of why: any of them may be the first.
@@ -384,6 +395,15 @@ fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Findin
     for (rank, end) in ended.iter().take(8) {
         draft.evidence(end.line, Some(*rank));
     }
+    // Without a word of its own: what it did last.
+    if ended.values().all(|e| e.raised.is_none()) {
+        for rank in ended.keys().take(2) {
+            if let Some(last) = super::stack::last_words(scene, &scene.ranks.ranks[*rank as usize])
+            {
+                draft.evidence(last, Some(*rank));
+            }
+        }
+    }
     let closed = scene
         .all_records()
         .flat_map(|(rank, r)| r.closed.iter().map(move |c| (rank, c)));
@@ -393,12 +413,19 @@ fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Findin
     Some(draft.build())
 }
 
+/// As much of an exception's text as a title takes, whole sentences where they fit.
 fn shorten(text: &str) -> String {
-    let line: String = text.chars().take(120).collect();
-    if line.len() < text.len() {
-        format!("{line}…")
-    } else {
-        line
+    const MOST: usize = 240;
+    if text.chars().count() <= MOST {
+        return text.to_owned();
+    }
+    let cut: String = text.chars().take(MOST).collect();
+    match cut.rfind(". ").filter(|at| *at > MOST / 3) {
+        Some(at) => cut[..=at].to_owned(),
+        None => match cut.rfind(' ') {
+            Some(at) => format!("{}…", &cut[..at]),
+            None => format!("{cut}…"),
+        },
     }
 }
 

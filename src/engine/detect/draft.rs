@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Scene;
+use super::{Scene, undo};
 use crate::engine::catalog::template;
 use crate::engine::finding::{Evidence, Finding, Fix};
 use crate::engine::ids::{RuleIx, SourceId};
@@ -205,6 +205,11 @@ impl<'a> Draft<'a> {
         let count = self.count.max(kept).to_string();
         let first = about.first().copied();
         let scene = self.scene;
+        let place = if scene.frameworks.spread() {
+            "on every host"
+        } else {
+            ""
+        };
         let lookup = move |name: &str| match name {
             "ranks" => Some(ranks.clone()),
             "hosts" => Some(hosts.clone()),
@@ -212,6 +217,8 @@ impl<'a> Draft<'a> {
             _ => facts
                 .get(name)
                 .cloned()
+                .or_else(|| scene.frameworks.fact(name))
+                .or_else(|| (name == "where").then(|| place.to_owned()))
                 .or_else(|| scene.env_of(first?, name).map(str::to_owned)),
         };
         let rule = scene.catalog.rule(self.rule);
@@ -219,19 +226,24 @@ impl<'a> Draft<'a> {
         finding.title = one_line(&fill(&rule.title));
         finding.explanation = format!(
             "{} {}",
-            one_line(&fill(&rule.meaning)),
-            one_line(&fill(&rule.why))
+            sentences(&fill(&rule.meaning)),
+            sentences(&fill(&rule.why))
         );
         let declared = rule.missing.iter().map(|text| one_line(&fill(text)));
         if finding.confidence < Confidence::Certain {
-            finding.missing.extend(declared);
+            finding
+                .missing
+                .extend(declared.filter(|text| !text.is_empty()));
         }
-        finding.fixes = rule
-            .fixes
-            .iter()
+        let of_it = rule.fixes.iter().filter(|fix| {
+            fix.when
+                .as_deref()
+                .is_none_or(|c| template::holds(c, &lookup))
+        });
+        finding.fixes = of_it
             .map(|fix| Fix {
                 kind: fix.kind,
-                text: one_line(&fill(&fix.text)),
+                text: sentences(&fill(&fix.text)),
                 env: fix
                     .env
                     .iter()
@@ -239,8 +251,9 @@ impl<'a> Draft<'a> {
                     .collect(),
                 ranks: Vec::new(),
                 cures: fix.cures,
-                caution: fix.caution.as_deref().map(|text| one_line(&fill(text))),
-                undo: fix.undo.as_deref().map(|text| one_line(&fill(text))),
+                caution: fix.caution.as_deref().map(|text| sentences(&fill(text))),
+                undo: undo::of(scene, &finding.accused, fix)
+                    .or_else(|| fix.undo.as_deref().map(|text| one_line(&fill(text)))),
             })
             .collect();
         self.finding
@@ -261,6 +274,25 @@ pub(super) fn host_names(hosts: &BTreeSet<String>, all: usize) -> String {
             .collect::<Vec<_>>()
             .join(", "),
     }
+}
+
+/// Joins wrapped lines, and starts sentences with a capital where they begin with a rank.
+fn sentences(text: &str) -> String {
+    let mut text = one_line(text);
+    let starts: Vec<usize> = ["rank ", "ranks ", "host ", "hosts "]
+        .iter()
+        .flat_map(|noun| {
+            text.match_indices(noun)
+                .map(|(at, _)| at)
+                .collect::<Vec<_>>()
+        })
+        .filter(|at| *at == 0 || text[..*at].ends_with(". "))
+        .collect();
+    for at in starts {
+        let capital = text[at..=at].to_ascii_uppercase();
+        text.replace_range(at..=at, &capital);
+    }
+    text
 }
 
 /// Joins wrapped lines of a rule file.

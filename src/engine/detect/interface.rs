@@ -97,6 +97,8 @@ fn accuse(draft: &mut Draft<'_>, odd: &[&HostChoice<'_>], hosts: &[HostChoice<'_
     if odd.len() < hosts.len() {
         draft.accuse(odd.iter().flat_map(|h| h.ranks.iter().copied()));
         draft.accuse_hosts(odd.iter().map(|h| h.host.to_owned()));
+        let names: BTreeSet<String> = odd.iter().map(|h| h.host.to_owned()).collect();
+        draft.fact("where", format!("on {}", host_names(&names, hosts.len())));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Draft, Scene};
+use super::{Draft, Scene, facts};
 use crate::engine::catalog::CaptureKind;
 use crate::engine::finding::Finding;
 use crate::engine::hits::HitRecord;
@@ -64,9 +64,14 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
     for (name, value) in most.iter().flat_map(|(captures, _)| captures.iter()) {
         draft.fact(name, value.clone());
     }
-    if declared.facts.iter().any(|fact| fact == "ifname") {
-        draft.fact("ifname", interface_name(scene, records));
-    }
+    let common = most.map(|(captures, _)| (*captures).clone());
+    facts::add(
+        scene,
+        &declared.id,
+        records,
+        &common.unwrap_or_default(),
+        &mut draft,
+    );
     lines.sort_by_key(|(line, _)| line.place);
     for (line, rank) in lines {
         draft.evidence(line, rank);
@@ -84,17 +89,4 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
 fn numbers(text: &str) -> impl Iterator<Item = u32> {
     text.split(|c: char| !c.is_ascii_digit())
         .filter_map(|digits| digits.parse().ok())
-}
-
-/// The value of NCCL_SOCKET_IFNAME in the logs that a rule matched in.
-fn interface_name(scene: &Scene<'_>, records: &[(WriterIx, &HitRecord)]) -> String {
-    let sources = records
-        .iter()
-        .map(|(w, _)| scene.job.records[w.ix()].source);
-    let sources: BTreeSet<_> = sources.collect();
-    let mut here = scene
-        .all_records()
-        .filter(|(_, r)| sources.contains(&r.source));
-    let set = here.find_map(|(_, r)| r.env.get("NCCL_SOCKET_IFNAME"));
-    set.map(|(value, _)| value.clone()).unwrap_or_default()
 }

@@ -62,7 +62,7 @@ fn taken_twice(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         .filter_map(|m| scene.ranks.rank_of(m.writer))
         .collect();
     draft
-        .fact("comm", comm_name(scene, comm))
+        .fact("comm", comm_words(scene, comm))
         .fact("place", rank.to_string())
         .fact("nranks", comm.nranks.to_string())
         .ranks(ranks.iter().copied())
@@ -76,7 +76,12 @@ fn taken_twice(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     Some(draft.build())
 }
 
-/// How a communicator is called in texts.
+/// A communicator in the middle of a sentence.
+pub(super) fn comm_words(scene: &Scene<'_>, comm: &CommRec) -> String {
+    format!("communicator {}", comm_name(scene, comm))
+}
+
+/// What a communicator is called.
 pub(super) fn comm_name(scene: &Scene<'_>, comm: &CommRec) -> String {
     match scene.job.comms[comm.ix.ix()].key {
         CommKey::Id { id, .. } => format!("{id:#x}"),
@@ -169,7 +174,7 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         .collect();
     draft
         .fact("ordinal", (ordinal + 1).to_string())
-        .fact("comm", comm_name(scene, comm))
+        .fact("comm", comm_words(scene, comm))
         .fact("minority", named(scene, comm, &minor.ranks))
         .fact("minority_call", minor.call.words())
         .fact("majority", named(scene, comm, &major.ranks))
@@ -314,7 +319,7 @@ fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
             }
             let mut draft = Draft::new(scene, "COLL007")?;
             draft
-                .fact("comm", comm_name(scene, comm))
+                .fact("comm", comm_words(scene, comm))
                 .fact("majority", named(scene, comm, &[*rank]))
                 .fact("minority", named(scene, comm, &[peer]))
                 .fact("minority_call", "Send")
@@ -338,20 +343,32 @@ fn fingerprints(scene: &Scene<'_>, found: &mut [Finding]) {
     let Some(finding) = found.iter_mut().find(|f| f.id == "COLL005") else {
         return;
     };
-    let pairs: BTreeSet<(u32, u32)> = scene
+    finding.accused = odd_by_fingerprints(scene).into_iter().collect();
+    let pairs = compared(scene);
+    finding
+        .ranks
+        .extend(pairs.iter().flat_map(|(a, b)| [*a, *b]));
+}
+
+/// Pairs of ranks that PyTorch compared and that differ.
+fn compared(scene: &Scene<'_>) -> BTreeSet<(u32, u32)> {
+    scene
         .all_records()
         .filter_map(|(_, r)| r.fingerprints.as_ref())
         .map(|f| (f.a.0, f.b.0))
-        .collect();
+        .collect()
+}
+
+/// The rank in every pair, where more than two ranks were compared.
+pub(super) fn odd_by_fingerprints(scene: &Scene<'_>) -> Option<u32> {
+    let pairs = compared(scene);
     let mentioned: BTreeSet<u32> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
-    let in_all: Vec<u32> = mentioned
+    let mut in_all = mentioned
         .iter()
         .copied()
-        .filter(|rank| pairs.iter().all(|(a, b)| a == rank || b == rank))
-        .collect();
-    finding.accused.clear();
-    if let ([odd], true) = (in_all.as_slice(), mentioned.len() > 2) {
-        finding.accused.insert(*odd);
+        .filter(|rank| pairs.iter().all(|(a, b)| a == rank || b == rank));
+    match (in_all.next(), in_all.next()) {
+        (Some(odd), None) if mentioned.len() > 2 => Some(odd),
+        _ => None,
     }
-    finding.ranks.extend(mentioned);
 }

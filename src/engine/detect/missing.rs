@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::mismatch::{comm_name, world_ranks};
+use super::mismatch::{comm_name, comm_words, world_ranks};
 use super::{Draft, Scene, missing_calls, ranges, wait};
 use crate::engine::finding::Finding;
 use crate::engine::job::{CommRec, RankRec};
-use crate::engine::vocab::{Confidence, Effect, Phase};
+use crate::engine::vocab::{Confidence, Phase};
 
 /// Communicators that are reported at most.
 const MOST_COMMS: usize = 8;
@@ -72,6 +72,15 @@ impl Absent {
         (BTreeSet::new(), Confidence::Possible)
     }
 
+    /// `yes` if the log of every one of them was given.
+    fn logged(&self) -> &'static str {
+        if self.without_log.is_empty() && !self.with_log.is_empty() {
+            "yes"
+        } else {
+            ""
+        }
+    }
+
     /// Asks for the logs; without a single one of them nobody knows that their ranks did not come.
     fn ask(&self, draft: &mut Draft<'_>) {
         if self.without_log.is_empty() {
@@ -109,8 +118,13 @@ fn absent_from_init(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         .members
         .values()
         .any(|m| scene.job.members[m.ix()].complete);
+    // Up to 2.22 START comes only after the bootstrap: such a rank has come all the same.
+    let inside = |rank: u32| {
+        let rec = scene.ranks.ranks.get(rank as usize);
+        comm.is_world && rec.is_some_and(|rec| in_bootstrap(scene, rec))
+    };
     let absent: Vec<u32> = (0..comm.nranks)
-        .filter(|rank| !comm.members.contains_key(rank))
+        .filter(|rank| !comm.members.contains_key(rank) && !inside(*rank))
         .collect();
     if waiting.is_empty() || complete || absent.is_empty() {
         return None;
@@ -124,10 +138,12 @@ fn absent_from_init(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     let (accused, confidence) = known.accused(waiting.len());
     let mut draft = Draft::new(scene, "RANK002")?;
     draft
-        .fact("comm", comm_name(scene, comm))
+        .fact("comm", comm_words(scene, comm))
         .fact("nranks", comm.nranks.to_string())
         .fact("absent", ranges(absent.iter().copied()))
         .fact("present", ranges(waiting.iter().copied()))
+        .fact("logged", known.logged())
+        .fact("mute", mute(scene, &accused))
         .ranks(world_ranks(scene, comm, &waiting))
         .accuse(accused)
         .sure(confidence);
@@ -150,11 +166,7 @@ fn last_words(scene: &Scene<'_>, draft: &mut Draft<'_>) {
         let Some(rec) = scene.ranks.ranks.get(rank as usize) else {
             continue;
         };
-        let last = scene
-            .records(rec)
-            .filter_map(|r| r.last.as_ref())
-            .max_by_key(|last| last.place);
-        if let Some(last) = last {
+        if let Some(last) = super::stack::last_words(scene, rec) {
             draft.evidence(last, Some(rank));
         }
     }
@@ -193,14 +205,26 @@ fn elsewhere(scene: &Scene<'_>, comm: &CommRec, missing: usize) -> Vec<u32> {
     }
 }
 
+/// It chose its network and printed no START.
+fn in_bootstrap(scene: &Scene<'_>, rec: &RankRec) -> bool {
+    scene.records(rec).any(|r| r.network.is_some())
+        && scene.records(rec).all(|r| r.members.is_empty())
+}
+
+/// Those of the ranks that printed something and nothing of NCCL.
+fn mute(scene: &Scene<'_>, ranks: &BTreeSet<u32>) -> String {
+    let mute = ranks.iter().copied().filter(|rank| {
+        let rec = scene.ranks.ranks.get(*rank as usize);
+        rec.is_some_and(|rec| rec.lines > 0 && scene.records(rec).all(|r| r.pid.is_none()))
+    });
+    ranges(mute)
+}
+
 /// Up to 2.22 START is printed only after the bootstrap: ranks that wait in it end with
 /// `Using network`, the missing ones have no such line.
 fn not_in_bootstrap(scene: &Scene<'_>) -> Option<Finding> {
-    let in_bootstrap = |rec: &&RankRec| {
-        scene.records(rec).any(|r| r.network.is_some())
-            && scene.records(rec).all(|r| r.members.is_empty())
-    };
-    let waiting: Vec<&RankRec> = scene.ranks.ranks.iter().filter(in_bootstrap).collect();
+    let ranks = scene.ranks.ranks.iter();
+    let waiting: Vec<&RankRec> = ranks.filter(|rec| in_bootstrap(scene, rec)).collect();
     let absent: Vec<u32> = scene
         .ranks
         .ranks
@@ -221,6 +245,8 @@ fn not_in_bootstrap(scene: &Scene<'_>) -> Option<Finding> {
     draft
         .fact("absent", ranges(absent.iter().copied()))
         .fact("present", ranges(waiting.iter().map(|r| r.rank)))
+        .fact("logged", known.logged())
+        .fact("mute", mute(scene, &accused))
         .fact(
             "nranks",
             scene.ranks.world.map(|w| w.to_string()).unwrap_or_default(),
@@ -270,9 +296,15 @@ fn at_store(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             return;
         };
         draft.finding().evidence = evidence;
+        let empty = accused.iter().copied().filter(|rank| {
+            let rec = scene.ranks.ranks.get(*rank as usize);
+            rec.is_some_and(|rec| rec.has_source)
+        });
         draft
             .fact("joined", store.joined.to_string())
             .fact("of", store.of.to_string())
+            .fact("absent", ranges(accused.iter().copied()))
+            .fact("empty", ranges(empty))
             .ranks(
                 scene
                     .ranks
@@ -316,14 +348,27 @@ fn not_at_rendezvous(scene: &Scene<'_>) -> Option<Finding> {
     if absent.is_empty() || absent.len() > seen.len() || !early {
         return None;
     }
-    let mut draft = Draft::new(scene, "RANK003")?;
+    let mut draft = Draft::new(scene, "RANK008")?;
+    let address = seen
+        .iter()
+        .flat_map(|rec| scene.records(rec))
+        .find_map(|r| store_address(&r.rank_of.as_ref()?.2.text()));
     draft
         .fact("joined", seen.len().to_string())
         .fact("of", world.to_string())
+        .fact("absent", ranges(absent.iter().map(|r| r.rank)))
+        .fact(
+            "store",
+            address
+                .as_deref()
+                .and_then(|a| a.strip_prefix("tcp://")?.rsplit_once(':'))
+                .map(|(host, port)| format!("{host} {port}"))
+                .unwrap_or_default(),
+        )
+        .fact("address", address.unwrap_or_default())
         .ranks(seen.iter().map(|r| r.rank))
         .accuse(absent.iter().map(|r| r.rank))
         .sure(Confidence::Possible);
-    draft.finding().effect = Effect::Standstill;
     for rec in seen.iter().take(3) {
         for record in scene.records(rec) {
             if let Some((_, _, line)) = &record.rank_of {
@@ -333,4 +378,11 @@ fn not_at_rendezvous(scene: &Scene<'_>) -> Option<Finding> {
     }
     Absent::of(scene, absent.iter().map(|r| r.rank)).ask(&mut draft);
     Some(draft.build())
+}
+
+/// `tcp://10.20.0.1:26242` in a line that names where the process group is set up.
+fn store_address(line: &str) -> Option<String> {
+    let at = line.find("tcp://")?;
+    let address = line[at..].split([' ', ',', '\'', '"', ')']).next()?;
+    (address.len() > "tcp://".len()).then(|| address.to_owned())
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::mismatch::{comm_name, first_difference, line_of};
+use super::mismatch::{comm_name, comm_words, first_difference, line_of};
 use super::{Draft, Scene, ranges, wait};
 use crate::engine::finding::Finding;
 use crate::engine::job::{CommRec, RankRec};
@@ -143,7 +143,7 @@ fn finding(
         .fact("call", call.words())
         .named(named.iter().copied())
         .fact("waiting", ranges(lag.ahead_world.iter().copied()))
-        .fact("comm", comm_name(scene, comm))
+        .fact("comm", comm_words(scene, comm))
         .fact("last", last_call(scene, lag))
         .ranks(lag.behind_world.iter().chain(&lag.ahead_world).copied())
         .accuse(accused)
@@ -161,6 +161,7 @@ fn finding(
         draft.finding().role = Role::Symptom;
     }
     draft.finding().comm = Some(comm_name(scene, comm));
+    last_lines(scene, &mut draft);
     for rank in lag.behind.iter().take(3).chain(lag.ahead.iter().take(2)) {
         let Some(member) = scene.member(comm, *rank) else {
             continue;
@@ -175,7 +176,6 @@ fn finding(
             draft.evidence(line, world);
         }
     }
-    last_lines(scene, &mut draft);
     Some(draft.build())
 }
 
@@ -186,11 +186,7 @@ fn last_lines(scene: &Scene<'_>, draft: &mut Draft<'_>) {
         let Some(rec) = scene.ranks.ranks.get(rank as usize) else {
             continue;
         };
-        if let Some(last) = scene
-            .records(rec)
-            .filter_map(|r| r.last.as_ref())
-            .max_by_key(|l| l.place)
-        {
+        if let Some(last) = super::stack::last_words(scene, rec) {
             draft.evidence(last, Some(rank));
         }
     }

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::comm::MemberIx;
 use super::kept::Kept;
+use super::stack::Stack;
 use crate::engine::event::{Event, Exit, Subsystem, Transport};
 use crate::engine::ids::SourceId;
 use crate::engine::input::Time;
@@ -155,8 +156,13 @@ pub struct Record {
     pub lines: u64,
     /// A line of NCCL, PyTorch or a launcher was among them.
     pub of_a_job: bool,
+    /// Frameworks that its lines show.
+    pub stack: Stack,
     /// The last one.
     pub last: Option<Kept>,
+    /// The last one of its own work, where others follow it.
+    own: Option<Kept>,
+    last_is_own: bool,
     /// Line numbers of its last three lines, newest last.
     pub tail: [u64; 3],
     /// When it was seen.
@@ -193,6 +199,8 @@ pub struct Record {
     pub work: BTreeMap<String, (i64, i64, Kept)>,
     /// A store that did not fill.
     pub store: Option<StoreJoined>,
+    /// A host's name that did not resolve, and why.
+    pub unresolved: Option<(String, String, Kept)>,
     /// It met the store.
     pub store_contact: bool,
     /// Rank and size by its own words.
@@ -243,7 +251,10 @@ impl Record {
             pid: None,
             lines: 0,
             of_a_job: false,
+            stack: Stack::default(),
             last: None,
+            own: None,
+            last_is_own: false,
             tail: [0; 3],
             last_seen: None,
             phase: Phase::Launched,
@@ -263,6 +274,7 @@ impl Record {
             watchdogs: Vec::new(),
             work: BTreeMap::new(),
             store: None,
+            unresolved: None,
             store_contact: false,
             rank_of: None,
             world_size: None,
@@ -316,6 +328,28 @@ impl Record {
             .map(|e| e.line.place.number)
             .find(|n| *n > self.progress);
         [watchdog, abort, exception].into_iter().flatten().min()
+    }
+
+    pub(super) fn set_last(&mut self, line: &Line<'_>, own: bool, borrowed: bool) {
+        if self.last_is_own && !own {
+            self.own = self.last.take();
+        }
+        self.last_is_own = own;
+        self.last = Some(Kept::deferred(line, borrowed));
+    }
+
+    pub(super) fn last_lines_mut(&mut self) -> impl Iterator<Item = &mut Kept> {
+        self.last.iter_mut().chain(&mut self.own)
+    }
+
+    /// The last line that says where it is in its own work, if there is one.
+    #[must_use]
+    pub fn last_own(&self) -> Option<&Kept> {
+        if self.last_is_own {
+            self.last.as_ref()
+        } else {
+            self.own.as_ref()
+        }
     }
 
     /// Any line, understood or not.
@@ -396,6 +430,10 @@ impl Record {
                     line: Kept::now(line),
                 });
                 self.exception(line);
+            }
+            Event::Unresolved { host, reason } => {
+                self.unresolved
+                    .get_or_insert_with(|| (lossy(host), lossy(reason), Kept::now(line)));
             }
             Event::StoreContact => {
                 self.store_contact = true;

@@ -28,7 +28,22 @@ pub(super) fn parse(message: &[u8], found: Literals) -> Option<Event<'_>> {
     if found.has(Literal::ClientSocket) && is_contact(message) {
         return Some(Event::StoreContact);
     }
+    if let Some(at) = found.find(Literal::NameLookup, message) {
+        return unresolved(message, at);
+    }
     launcher::parse(message, found)
+}
+
+/// `The IPv6 network addresses of (node-zero, 29500) cannot be retrieved (gai error: -2 - Name or service not known).`
+fn unresolved(message: &[u8], at: usize) -> Option<Event<'_>> {
+    let (before, behind) = (&message[..at], &message[at..]);
+    let host = &before[memchr::memrchr(b'(', before)? + 1..];
+    let host = &host[..memchr::memchr(b',', host)?];
+    let mut rest = Cursor(behind);
+    rest.until(b"gai error: ")?;
+    rest.until(b" - ")?;
+    let reason = &rest.0[..memchr::memchr(b')', rest.0)?];
+    Some(Event::Unresolved { host, reason })
 }
 
 /// A socket of the store's client: connected, or about to be.
@@ -96,6 +111,15 @@ mod tests {
 
     fn parsed(message: &[u8]) -> Option<Event<'_>> {
         parse(message, Literals::ANY)
+    }
+
+    #[test]
+    fn a_name_that_does_not_resolve() {
+        assert_eq!(
+            parsed(b"[c10d] The IPv6 network addresses of (node-zero, 29500) cannot be retrieved (gai error: -2 - Name or service not known)."),
+            Some(Event::Unresolved { host: b"node-zero", reason: b"Name or service not known" })
+        );
+        assert_eq!(parsed(b"it cannot be retrieved (gai error: "), None);
     }
 
     #[test]

@@ -42,6 +42,7 @@ literals! {
     Enqueued = b"last enqueued work: ",
     EnqueuedNccl = b"ast enqueued NCCL work: ",
     ClientSocket = b" client socket",
+    NameLookup = b" cannot be retrieved (gai error: ",
     GroupOptions = b"ProcessGroupNCCL initialization options",
 }
 

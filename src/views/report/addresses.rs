@@ -1,10 +1,15 @@
 //! Which address every subsystem chose on every host, as a table.
 
-use crate::engine::snapshot::{AddressView, HostView, JobView};
+use crate::engine::snapshot::{AddressView, HostView, JobView, Snapshot};
+use crate::engine::vocab::Class;
 use crate::views::escape::{self, Glyphs};
+use crate::views::words;
 
 /// The order in which a job uses its subsystems; others follow by name.
 const ORDER: [&str; 6] = ["c10d", "gloo", "bootstrap", "net", "oob", "ras"];
+
+/// Fewer hosts that are alike keep rows of their own.
+const GROUP: usize = 3;
 
 /// Hosts × subsystems.
 #[derive(Debug)]
@@ -56,6 +61,43 @@ impl AddressTable {
     #[must_use]
     pub fn differs(&self) -> bool {
         self.rows.iter().any(|row| row.odd)
+    }
+
+    /// True if the table explains something: a host is unlike the others, or the verdict is about addresses.
+    #[must_use]
+    pub fn explains(&self, snapshot: &Snapshot) -> bool {
+        let about = matches!(
+            snapshot.verdict.class,
+            Class::WrongInterface | Class::NetworkUnreachable
+        );
+        let several = snapshot.job.hosts.len() > 1 && !self.subsystems.is_empty();
+        self.differs() || (about && several)
+    }
+
+    /// Hosts that chose alike, in one network, as one row: `node-[0-2,4]  data0 10.20.0.*`.
+    #[must_use]
+    pub fn grouped(self) -> Self {
+        let mut groups: Vec<(Vec<String>, Vec<AddressRow>)> = Vec::new();
+        for row in self.rows {
+            let key: Vec<String> = std::iter::once(row.odd.to_string())
+                .chain(row.cells.iter().map(|cell| network(cell).to_owned()))
+                .collect();
+            match groups.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, rows)) => rows.push(row),
+                None => groups.push((key, vec![row])),
+            }
+        }
+        let rows = groups.into_iter().flat_map(|(_, rows)| {
+            if rows.len() < GROUP {
+                rows
+            } else {
+                vec![AddressRow::together(&rows)]
+            }
+        });
+        Self {
+            rows: rows.collect(),
+            subsystems: self.subsystems,
+        }
     }
 
     /// The rows to show where only `limit` fit: odd ones first of all, at least one other to compare
@@ -121,6 +163,24 @@ fn narrow(columns: &mut [usize], width: usize) {
 }
 
 impl AddressRow {
+    /// Rows that are alike as one.
+    fn together(rows: &[Self]) -> Self {
+        let cells = (0..rows[0].cells.len()).map(|at| {
+            let (first, rest) = (&rows[0].cells[at], &rows[1..]);
+            if rest.iter().all(|row| row.cells[at] == *first) {
+                first.clone()
+            } else {
+                format!("{}.*", network(first))
+            }
+        });
+        Self {
+            host: words::hosts(rows.iter().map(|row| row.host.as_str())),
+            ranks: rows.iter().flat_map(|row| row.ranks.clone()).collect(),
+            odd: rows[0].odd,
+            cells: cells.collect(),
+        }
+    }
+
     fn of(host: &HostView, subsystems: &[String]) -> Self {
         let cell = |subsystem: &String| {
             let chosen = host.addresses.iter().filter(|a| a.subsystem == *subsystem);
@@ -132,6 +192,14 @@ impl AddressRow {
             odd: host.odd,
             cells: subsystems.iter().map(cell).collect(),
         }
+    }
+}
+
+/// A cell without the last number of an IPv4 address; other cells as they are.
+fn network(cell: &str) -> &str {
+    match cell.rsplit_once('.') {
+        Some((net, host)) if !host.is_empty() && host.bytes().all(|b| b.is_ascii_digit()) => net,
+        _ => cell,
     }
 }
 

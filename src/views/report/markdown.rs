@@ -168,8 +168,8 @@ impl Page<'_> {
     }
 
     fn addresses(&mut self) {
-        let table = AddressTable::of(&self.snapshot.job);
-        if !table.differs() {
+        let table = AddressTable::of(&self.snapshot.job).grouped();
+        if !table.explains(self.snapshot) {
             return;
         }
         self.heading(3, "Addresses");

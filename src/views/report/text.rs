@@ -122,14 +122,23 @@ impl Text<'_> {
         let verdict = &self.snapshot.verdict;
         let state = format!(" {} ", words::headline(verdict.state));
         if verdict.state == State::Healthy || verdict.state == State::Completed {
+            let room = self.page.width().saturating_sub(escape::width(&state) + 1);
+            let glyphs = self.page.glyphs();
+            let rest = self.page.width().saturating_sub(1);
+            let lines = escape::wrap_after(&verdict.summary, room, rest, glyphs);
+            let mut lines = lines.iter();
+            let first = lines.next().map(String::as_str).unwrap_or_default();
             self.page.line(
                 0,
                 &[
                     (Tone::State(verdict.state), &state),
                     (Tone::Plain, " "),
-                    (Tone::Plain, &verdict.summary),
+                    (Tone::Plain, first),
                 ],
             );
+            for line in lines {
+                self.page.line(1, &[(Tone::Plain, line)]);
+            }
             return;
         }
         self.page.line(
@@ -142,6 +151,10 @@ impl Text<'_> {
                 (Tone::Plain, verdict.confidence.name()),
             ],
         );
+        if verdict.state == State::Waiting {
+            self.page
+                .paragraph(self.shape(1), Tone::Quiet, words::gloss(verdict.state));
+        }
         self.page
             .paragraph(self.shape(1), Tone::Strong, &verdict.summary);
         let ranks = words::ranks(verdict.ranks.iter().copied());
@@ -289,14 +302,21 @@ impl Text<'_> {
         }
         self.heading(heading, "");
         let (shown, hidden) = split(findings, limit);
+        // Ids of rules; one that is longer comes from somewhere else.
+        let widest = if shown.iter().any(|f| f.id.len() > 7) {
+            8
+        } else {
+            7
+        };
         for finding in shown {
             let who = who(finding);
-            let title = if who.is_empty() {
+            let named = names_ranks(&finding.title);
+            let title = if who.is_empty() || (named && !self.verbose) {
                 finding.title.clone()
             } else {
                 format!("{} [{who}]", finding.title)
             };
-            let id = escape::pad(&finding.id, 8, self.page.glyphs());
+            let id = format!("{}  ", escape::pad(&finding.id, widest, self.page.glyphs()));
             if self.verbose {
                 self.page.labelled(
                     self.hanging(2, HANG),
@@ -311,17 +331,27 @@ impl Text<'_> {
                     self.fix(fix);
                 }
             } else {
+                let shape = Shape {
+                    indent: 2,
+                    hang: HANG,
+                    limit: self.limits.wraps,
+                };
+                let room = self.page.width().saturating_sub(2 + escape::width(&id));
+                let title = fitted(&title, room, self.limits.wraps, self.page.glyphs());
                 self.page
-                    .line(2, &[(Tone::Plain, &id), (Tone::Plain, &title)]);
+                    .labelled(shape, (Tone::Plain, &id), Tone::Plain, &title);
             }
         }
         self.more(hidden, noun);
     }
 
     fn hosts(&mut self) {
-        let table = AddressTable::of(&self.snapshot.job);
+        let mut table = AddressTable::of(&self.snapshot.job);
+        if !self.verbose {
+            table = table.grouped();
+        }
         let all = self.verbose && !table.subsystems.is_empty();
-        if !table.differs() && !all {
+        if !table.explains(self.snapshot) && !all {
             return;
         }
         let (rows, hidden) = table.most_telling(self.limits.hosts);
@@ -471,6 +501,29 @@ pub(super) fn inputs_line(inputs: &InputsView) -> String {
         line.push_str(&format!("; {} dropped", words::thousands(inputs.dropped)));
     }
     line
+}
+
+/// True if a title says which ranks it is about: `rank 3`, `ranks 0-5`.
+fn names_ranks(title: &str) -> bool {
+    let after = ["rank ", "ranks "].iter().flat_map(|noun| {
+        title
+            .match_indices(noun)
+            .map(|(at, noun)| &title[at + noun.len()..])
+    });
+    after
+        .into_iter()
+        .any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// A title in so many lines, cut between words where it does not fit.
+fn fitted(title: &str, room: usize, lines: usize, glyphs: Glyphs) -> String {
+    let mut columns = room.saturating_mul(lines);
+    let mut shown = title.to_owned();
+    while columns > room / 2 && escape::wrap(&shown, room, glyphs).len() > lines {
+        shown = words::shortened(title, columns);
+        columns -= columns.min(4);
+    }
+    shown
 }
 
 fn split<T>(items: &[T], limit: usize) -> (&[T], usize) {

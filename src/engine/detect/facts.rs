@@ -1,0 +1,266 @@
+//! Facts of line rules that no single line holds: what the rest of the logs says about the same matter.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::interface_hosts::is_loopback;
+use super::mismatch::odd_by_fingerprints;
+use super::{Draft, Scene, ranges};
+use crate::engine::hits::HitRecord;
+use crate::engine::ids::WriterIx;
+
+/// What the lines captured, by name.
+pub(super) type Captures = BTreeMap<&'static str, String>;
+
+/// Adds what belongs to the rule of this id.
+pub(super) fn add(
+    scene: &Scene<'_>,
+    id: &str,
+    records: &[(WriterIx, &HitRecord)],
+    captures: &Captures,
+    draft: &mut Draft<'_>,
+) {
+    match id {
+        "NET001" => interface_name(scene, records, draft),
+        "GPU001" if !captures.contains_key("first") => same_gpu(scene, draft),
+        "WAIT003" => unreachable_store(scene, records, captures, draft),
+        "PLUG001" => plugin(scene, draft),
+        "VER002" => known_versions(scene, draft),
+        "COLL005" => fingerprints(scene, records, draft),
+        _ => {}
+    }
+}
+
+/// The value of NCCL_SOCKET_IFNAME in the logs that the rule matched in, and whose it is alone.
+fn interface_name(scene: &Scene<'_>, records: &[(WriterIx, &HitRecord)], draft: &mut Draft<'_>) {
+    const NAME: &str = "NCCL_SOCKET_IFNAME";
+    let sources = records
+        .iter()
+        .map(|(w, _)| scene.job.records[w.ix()].source);
+    let sources: BTreeSet<_> = sources.collect();
+    let mut here = scene
+        .all_records()
+        .filter(|(_, r)| sources.contains(&r.source));
+    let Some((value, _)) = here.find_map(|(_, r)| r.env.get(NAME)) else {
+        return;
+    };
+    draft.fact("ifname", value.clone());
+    let seen = || scene.ranks.ranks.iter().filter(|r| r.lines > 0);
+    let having = seen().filter(|r| scene.env_of(r.rank, NAME) == Some(value));
+    let having: Vec<u32> = having.map(|r| r.rank).collect();
+    // Rank 0 makes the communicator's id and fails there first: that the others print no value says
+    // nothing as long as they print none at all.
+    let others_differ = seen()
+        .filter(|r| !having.contains(&r.rank))
+        .all(|r| scene.records(r).any(|rec| !rec.addresses.is_empty()));
+    if !having.is_empty() && having.len() < seen().count() && others_differ {
+        let noun = if having.len() == 1 { "rank" } else { "ranks" };
+        draft.fact("odd", format!("{noun} {}", ranges(having)));
+    }
+}
+
+/// NCCL 2.30 and later do not say which ranks share a GPU; their START lines do.
+fn same_gpu(scene: &Scene<'_>, draft: &mut Draft<'_>) {
+    for comm in &scene.ranks.comms {
+        let mut on: BTreeMap<(Option<&str>, u64), BTreeSet<u32>> = BTreeMap::new();
+        for (rank, member) in &comm.members {
+            let member = &scene.job.members[member.ix()];
+            let host = scene.job.records[member.writer.ix()].host.as_deref();
+            if let Some(bus) = member.bus_id {
+                let world = scene.ranks.rank_of(member.writer).unwrap_or(*rank);
+                on.entry((host, bus)).or_default().insert(world);
+            }
+        }
+        if let Some(((_, bus), ranks)) = on.into_iter().find(|(_, ranks)| ranks.len() > 1) {
+            let mut first = ranks.iter();
+            let two = [first.next(), first.next()].map(|r| r.map(u32::to_string));
+            draft
+                .fact("device", format!("{bus:x}"))
+                .fact("first", two[0].clone().unwrap_or_default())
+                .fact("second", two[1].clone().unwrap_or_default());
+            return;
+        }
+    }
+}
+
+/// Why the store may not be reached: one of `unresolved`, `other_port`, `nobody`, `no_route` and `remote`.
+fn unreachable_store(
+    scene: &Scene<'_>,
+    records: &[(WriterIx, &HitRecord)],
+    captures: &Captures,
+    draft: &mut Draft<'_>,
+) {
+    let Some(host) = captures.get("host") else {
+        return;
+    };
+    let printers = draft.finding().ranks.clone();
+    let lookup = scene
+        .all_records()
+        .filter_map(|(_, r)| r.unresolved.as_ref())
+        .find(|(name, ..)| name == host);
+    // Who says how many have come is the store's own process.
+    let holder = scene
+        .all_records()
+        .find(|(rank, r)| r.store.is_some() && rank.is_none_or(|r| !printers.contains(&r)));
+    if let Some((rank, _)) = holder {
+        draft.fact(
+            "holder",
+            rank.map_or_else(|| "its host".to_owned(), |r| format!("rank {r}")),
+        );
+    }
+    let mut all = records.iter().flat_map(|(_, r)| &r.captures);
+    let error = all.find_map(|c| c.get("error"));
+    if let Some(error) = error {
+        draft.fact("error", error.clone());
+    }
+    let error = error.map(String::as_str).unwrap_or_default();
+    let local = is_loopback(host) || host == "localhost";
+    let (fact, value) = if let Some((_, reason, _)) = lookup {
+        ("unresolved", reason.as_str())
+    } else if local && holder.is_some() {
+        ("other_port", "yes")
+    } else if local {
+        ("nobody", "yes")
+    } else if error.contains("Network is unreachable") || error.contains("No route to host") {
+        ("no_route", "yes")
+    } else {
+        ("remote", "yes")
+    };
+    draft.fact(fact, value);
+    if let Some((.., line)) = lookup {
+        let rank = draft.finding().ranks.first().copied();
+        draft.evidence(line, rank);
+    }
+}
+
+/// What was asked for where no plugin could be started.
+fn plugin(scene: &Scene<'_>, draft: &mut Draft<'_>) {
+    let set = |name: &str| {
+        let mut records = scene.all_records();
+        records.find_map(|(rank, r)| Some((rank, r.env.get(name)?)))
+    };
+    if let Some((rank, (value, line))) = set("NCCL_NET_PLUGIN") {
+        let library = if value.contains(".so") {
+            value.clone()
+        } else {
+            format!("libnccl-net-{value}.so")
+        };
+        draft
+            .fact("plugin", value.clone())
+            .fact("library", library)
+            .fact("known", "yes")
+            .evidence(line, rank);
+    }
+    if let Some((rank, (value, line))) = set("NCCL_NET") {
+        draft
+            .fact("net", value.clone())
+            .fact("known", "yes")
+            .evidence(line, rank);
+    }
+}
+
+/// The versions that are known where the bootstrap's messages do not fit.
+fn known_versions(scene: &Scene<'_>, draft: &mut Draft<'_>) {
+    let mut by_version: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for rec in &scene.ranks.ranks {
+        if let Some((version, _)) = scene.records(rec).find_map(|r| r.nccl.as_ref()) {
+            let version = version.split('+').next().unwrap_or(version);
+            by_version.entry(version).or_default().push(rec.rank);
+        }
+    }
+    let known: usize = by_version.values().map(Vec::len).sum();
+    // One version on all ranks explains nothing, and none is nothing to tell.
+    if by_version.is_empty() || (by_version.len() == 1 && known == scene.ranks.ranks.len()) {
+        return;
+    }
+    let words = by_version.iter().map(|(version, ranks)| {
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        format!("NCCL {version} on {noun} {}", ranges(ranks.iter().copied()))
+    });
+    let mut words: Vec<String> = words.collect();
+    if known < scene.ranks.ranks.len() {
+        words.push("unknown on the others".to_owned());
+    }
+    draft.fact("known_versions", words.join(", "));
+}
+
+/// Of the pairs that PyTorch compared, one that names the odd rank second; and what differs, in words.
+fn fingerprints(scene: &Scene<'_>, records: &[(WriterIx, &HitRecord)], draft: &mut Draft<'_>) {
+    let all = records.iter().flat_map(|(_, r)| &r.captures);
+    let odd = odd_by_fingerprints(scene).map(|rank| rank.to_string());
+    let named = |c: &&Captures, name: &str| odd.is_some() && c.get(name) == odd.as_ref();
+    let chosen = all
+        .clone()
+        .find(|c| named(c, "other"))
+        .or_else(|| all.clone().find(|c| named(c, "rank")))
+        .or_else(|| all.clone().next());
+    let Some(chosen) = chosen else {
+        return;
+    };
+    let swap = named(&chosen, "rank");
+    let of = |name: &str| chosen.get(name).cloned().unwrap_or_default();
+    let [(odd_rank, odd_call), (rank, call)] = if swap {
+        [("rank", "call"), ("other", "other_call")].map(|(r, c)| (of(r), of(c)))
+    } else {
+        [("other", "other_call"), ("rank", "call")].map(|(r, c)| (of(r), of(c)))
+    };
+    let (mut ours, mut theirs) = differences(&of("aspect"));
+    if swap {
+        std::mem::swap(&mut ours, &mut theirs);
+    }
+    draft
+        .fact("ours", ours)
+        .fact("theirs", theirs)
+        .fact("rank", rank)
+        .fact("call", call)
+        .fact("other", odd_rank)
+        .fact("other_call", odd_call);
+    if odd.is_some() {
+        draft.fact("odd", "yes");
+    }
+}
+
+/// `Tensor Tensor dtypes: Doublevs Float` → `dtype Double` and `dtype Float`: PyTorch prints the reporter's
+/// value, `vs` and the other's, several aspects behind tabs.
+fn differences(aspects: &str) -> (String, String) {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for aspect in aspects.split('\t') {
+        let Some((what, values)) = aspect.trim().split_once(':') else {
+            continue;
+        };
+        let Some((mine, other)) = values.split_once("vs ") else {
+            continue;
+        };
+        let what = what.trim().trim_start_matches("Tensor ").to_lowercase();
+        let what = match what.as_str() {
+            // The operations stand in front of it already.
+            "op type" => continue,
+            "dtypes" | "tensor dtypes" => "dtype",
+            "shapes" | "tensor shapes" => "shape",
+            "devices" | "device types" | "tensor device types" => "device",
+            other => other,
+        };
+        ours.push(format!("{what} {}", mine.trim()));
+        theirs.push(format!("{what} {}", other.trim()));
+    }
+    (ours.join(", "), theirs.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_reads_well() {
+        let text = "Op type: ALLREDUCEvs BROADCAST \t Tensor Tensor shapes: [4, 8]vs [4] \tTensor Tensor dtypes: Doublevs Float";
+        let both = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(
+            differences(text),
+            both("shape [4, 8], dtype Double", "shape [4], dtype Float")
+        );
+        assert_eq!(
+            differences("Sequence number: 5vs 6"),
+            both("sequence number 5", "sequence number 6")
+        );
+        assert_eq!(differences("whatever else"), both("", ""));
+    }
+}
