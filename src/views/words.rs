@@ -391,13 +391,13 @@ mod tests {
         let text = "the watchdog gave up on ranks 0-5, 7, 9, 11-15";
         assert_eq!(shortened(text, 80), text);
         assert_eq!(
-            shortened(text, 42),
+            shortened(text, 44),
             "the watchdog gave up on ranks 0-5 and 7 more"
         );
         let text = "rank 6 never called it; ranks 0-5, 7, 9 called it and got no further";
         assert_eq!(
             shortened(text, 50),
-            "rank 6 never called it; ranks 0-5, 7 and 1 more …"
+            "rank 6 never called it; ranks 0-5, 7, 9 called it…"
         );
         assert_eq!(
             shortened("Connection closed by somebody", 20),
