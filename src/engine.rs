@@ -22,6 +22,7 @@ pub mod input;
 pub mod job;
 pub mod limits;
 pub mod line;
+mod memo;
 pub mod parse;
 pub mod ras;
 mod recent;
@@ -33,11 +34,13 @@ use std::time::Duration;
 
 use catalog::{Catalog, Seen};
 use demux::{Demux, Writer};
+use event::Event;
 use hits::Hits;
 use ids::SourceId;
 use input::{EndReason, Input, SourceInfo, SourceKind, Time};
 use job::{Job, Ranks};
-use line::{Line, Place};
+use line::{Head, Line, Place};
+use memo::Memo;
 use parse::Parser;
 use recent::Recent;
 use snapshot::Snapshot;
@@ -64,6 +67,7 @@ struct Source {
 pub struct Engine {
     catalog: Catalog,
     parser: Parser,
+    memo: Memo<Option<Event<'static>>>,
     demux: Demux,
     job: Job,
     hits: Hits,
@@ -87,6 +91,7 @@ impl Engine {
         Self {
             catalog,
             parser: Parser::default(),
+            memo: Memo::default(),
             demux: Demux::default(),
             job: Job::default(),
             hits: Hits::default(),
@@ -229,6 +234,7 @@ impl Engine {
         let Self {
             catalog,
             parser,
+            memo,
             demux,
             job,
             hits,
@@ -242,6 +248,7 @@ impl Engine {
             *unparsed += u64::from(!take(
                 catalog,
                 parser,
+                memo,
                 job,
                 hits,
                 recent.as_mut(),
@@ -272,6 +279,7 @@ impl Engine {
         let Self {
             catalog,
             parser,
+            memo,
             demux,
             job,
             hits,
@@ -284,6 +292,7 @@ impl Engine {
             *unparsed += u64::from(!take(
                 catalog,
                 parser,
+                memo,
                 job,
                 hits,
                 recent.as_mut(),
@@ -306,6 +315,7 @@ impl Engine {
 fn take(
     catalog: &Catalog,
     parser: &mut Parser,
+    memo: &mut Memo<Option<Event<'static>>>,
     job: &mut Job,
     hits: &mut Hits,
     recent: Option<&mut Recent>,
@@ -320,6 +330,19 @@ fn take(
     if let Some(recent) = recent {
         recent.push(line);
     }
+    // Calls and channels are most of a log, seldom the same twice, and no rule looks at them.
+    if let Some(event) = parser.frequent(line) {
+        job.take(line, Some(&event), seen, borrowed);
+        return true;
+    }
+    let kind = kind_of(line);
+    let vacant = match memo.get(kind, line.message) {
+        Ok(event) => {
+            job.take(line, event.as_ref(), seen, borrowed);
+            return event.is_some();
+        }
+        Err(vacant) => vacant,
+    };
     // What NCCL prints tells by its beginning whether the rules have to look at it.
     let literals = if line.class.is_nccl() {
         Seen::default()
@@ -332,7 +355,20 @@ fn take(
     let matched = wanted
         && (literals.rules || line.class.is_nccl() && catalog.look(line.class, line.message).rules)
         && hits.take(catalog, line);
+    if !matched && let Some(event) = event.map_or(Some(None), |e| e.without_text().map(Some)) {
+        memo.keep(vacant, line.message, event);
+    }
     matched || event.is_some()
+}
+
+/// What beside its message decides what a line says.
+fn kind_of(line: &Line<'_>) -> u8 {
+    let head = match line.head {
+        Head::Plain => 0,
+        Head::Nccl(_) => 1,
+        Head::C10d(_) => 2,
+    };
+    line.class as u8 * 3 + head
 }
 
 impl Engine {

@@ -3,10 +3,11 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use annotate_snippets::Renderer;
 
-use crate::engine::catalog::{BUILTIN_FILES, Catalog};
+use crate::engine::catalog::{BUILTIN_FILES, Catalog, RuleError};
 use crate::error::InputError;
 
 /// Rule files read of one folder at most.
@@ -18,6 +19,7 @@ const LARGEST: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct RuleFiles {
     files: Vec<(String, String)>,
+    loaded: OnceLock<(Catalog, Vec<RuleError>)>,
 }
 
 impl RuleFiles {
@@ -37,20 +39,21 @@ impl RuleFiles {
                 }
             }
         }
-        (Self { files }, problems)
+        let loaded = OnceLock::new();
+        (Self { files, loaded }, problems)
     }
 
-    /// Makes the catalog; messages about broken files are coloured if `color`.
+    /// The catalog, which is made once; messages about broken files are coloured if `color`.
     #[must_use]
     pub fn load(&self, color: bool) -> (Catalog, Vec<String>) {
-        let (catalog, errors) = Catalog::load(&self.files);
+        let (catalog, errors) = self.loaded.get_or_init(|| Catalog::load(&self.files));
         let renderer = if color {
             Renderer::styled()
         } else {
             Renderer::plain()
         };
         (
-            catalog,
+            catalog.clone(),
             errors.iter().map(|error| error.render(&renderer)).collect(),
         )
     }

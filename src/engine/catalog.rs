@@ -245,7 +245,7 @@ impl Catalog {
     /// Searches a message once for every literal that a rule or the parser wants to see in it.
     #[must_use]
     pub fn look(&self, class: LineClass, message: &[u8]) -> Seen {
-        self.matcher.look(&self.patterns, class, message)
+        self.matcher.look(class, message)
     }
 
     /// Adds a hit for every rule that matches a message of this class, in the order of their

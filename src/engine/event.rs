@@ -379,3 +379,22 @@ pub enum Event<'a> {
     /// The process serves requests or says that start-up is over.
     Serving,
 }
+
+impl Event<'_> {
+    /// The same event, if it holds no text of its line.
+    #[must_use]
+    pub fn without_text(self) -> Option<Event<'static>> {
+        Some(match self {
+            Self::BootstrapDone => Event::BootstrapDone,
+            Self::Topology => Event::Topology,
+            Self::Connected => Event::Connected,
+            Self::AllDirectP2p(all) => Event::AllDirectP2p(all),
+            Self::PeerClosed { local } => Event::PeerClosed { local },
+            Self::Known => Event::Known,
+            Self::StoreContact => Event::StoreContact,
+            Self::TracebackStart => Event::TracebackStart,
+            Self::Serving => Event::Serving,
+            _ => return None,
+        })
+    }
+}

@@ -49,6 +49,7 @@ pub struct Job {
     pub ras: Answers,
     call_ids: FxHashMap<Call, u32>,
     comm_ids: FxHashMap<CommKey, CommIx>,
+    names: stack::Names,
     touched_writers: Vec<WriterIx>,
     touched_members: Vec<MemberIx>,
     feed: u32,
@@ -121,7 +122,7 @@ impl Job {
         record.lines += 1;
         record.of_a_job |= !matches!(line.class, LineClass::App | LineClass::Traceback);
         record.last_seen = seen.or(record.last_seen);
-        record.stack.see(line);
+        record.stack.see(line, &self.names);
         record.set_last(line, stack::is_own_work(line, event), borrowed);
         record.tail = [record.tail[1], record.tail[2], line.place.number];
         if record.touched != self.feed {

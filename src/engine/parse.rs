@@ -23,6 +23,16 @@ pub struct Parser {
 }
 
 impl Parser {
+    /// A call or a channel's connection: what most lines of a log are.
+    #[inline]
+    #[must_use]
+    pub fn frequent<'a>(&mut self, line: &Line<'a>) -> Option<Event<'a>> {
+        match line.class {
+            LineClass::NcclInfo => nccl::frequent(line.message, &mut self.nccl),
+            _ => None,
+        }
+    }
+
     /// What a line says, if anything. Borrows from the line. `found` are the literals in its
     /// message.
     #[must_use]

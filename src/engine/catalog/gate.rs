@@ -38,6 +38,30 @@ pub(super) fn shortest(set: &[Vec<u8>]) -> usize {
     set.iter().map(Vec::len).min().unwrap_or(0)
 }
 
+/// The named groups: index and name.
+pub(super) fn names(hir: &Hir) -> Vec<(usize, String)> {
+    let mut names = Vec::new();
+    collect(hir, &mut names);
+    names.sort();
+    names
+}
+
+fn collect(hir: &Hir, names: &mut Vec<(usize, String)>) {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Literal(_) | HirKind::Class(_) | HirKind::Look(_) => {}
+        HirKind::Repetition(repetition) => collect(&repetition.sub, names),
+        HirKind::Capture(capture) => {
+            if let Some(name) = &capture.name {
+                names.push((capture.index as usize, name.to_string()));
+            }
+            collect(&capture.sub, names);
+        }
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().for_each(|part| collect(part, names));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,10 @@
-//! The first look at a message: every fourth byte on, is what stands there part of a literal?
+//! Finds every literal of a set in a message, at a cost that does not grow with their number.
 //!
 //! A literal of eleven bytes or more covers one whole group of eight that begins at a multiple of
 //! four, wherever the literal itself begins. So four groups of each literal, one for each way it can
-//! lie, go into a bitmap; a text none of whose groups is in the bitmap holds no literal. Shorter
-//! literals do the same with groups of four. The cost does not grow with the number of literals.
+//! lie, go into a table with a bitmap in front of it; every fourth byte of a text is one look at the
+//! bitmap, and only a group that is in the table is compared with its literals. Shorter literals do
+//! the same with groups of four, and those that are too short for that are searched one by one.
 
 use memchr::memmem::Finder;
 
@@ -16,78 +17,139 @@ const SHORT_SPAN: usize = 4 + STEP - 1;
 /// that a thousand literals leave one group in a thousand to be taken for one of theirs.
 const BITS: u32 = 16;
 
-/// Tells quickly that no literal is in a text.
+/// A set of literals.
 #[derive(Clone, Debug)]
 pub(super) struct Grams {
-    eights: Bitmap,
-    fours: Bitmap,
+    eights: Table,
+    fours: Table,
     /// Literals that are too short for either.
-    tiny: Vec<Finder<'static>>,
+    tiny: Vec<(Finder<'static>, u32)>,
+    literals: Vec<Box<[u8]>>,
 }
 
 impl Grams {
+    /// The set of these; [`Grams::find`] tells them by their place in the list.
     pub(super) fn new(literals: &[&[u8]]) -> Self {
-        let (mut eights, mut fours) = (Bitmap::new(), Bitmap::new());
-        let mut tiny: Vec<&[u8]> = Vec::new();
-        for literal in literals {
-            if let Some(span) = rarest(literal, SPAN) {
-                let groups = span.windows(8).filter_map(<[u8]>::first_chunk);
-                groups.for_each(|group| eights.insert(u64::from_le_bytes(*group)));
-            } else if let Some(span) = rarest(literal, SHORT_SPAN) {
-                let groups = span.windows(4).filter_map(<[u8]>::first_chunk);
-                groups.for_each(|group| fours.insert(u32::from_le_bytes(*group).into()));
+        let (mut eights, mut fours) = (Vec::new(), Vec::new());
+        let mut tiny = Vec::new();
+        for (literal, number) in literals.iter().zip(0_u32..) {
+            if let Some(at) = rarest(literal, SPAN) {
+                let groups = literal[at..at + SPAN].windows(8).zip(at..);
+                eights.extend(groups.filter_map(|(group, at)| {
+                    let key = u64::from_le_bytes(*group.first_chunk()?);
+                    Some(Group { key, number, at })
+                }));
+            } else if let Some(at) = rarest(literal, SHORT_SPAN) {
+                let groups = literal[at..at + SHORT_SPAN].windows(4).zip(at..);
+                fours.extend(groups.filter_map(|(group, at)| {
+                    let key = u32::from_le_bytes(*group.first_chunk()?).into();
+                    Some(Group { key, number, at })
+                }));
             } else {
-                tiny.push(literal);
+                tiny.push((Finder::new(literal).into_owned(), number));
             }
         }
-        tiny.sort_unstable();
-        tiny.dedup();
-        let tiny = tiny
-            .into_iter()
-            .map(|literal| Finder::new(literal).into_owned())
-            .collect();
         Self {
-            eights,
-            fours,
+            eights: Table::new(eights),
+            fours: Table::new(fours),
             tiny,
+            literals: literals.iter().map(|literal| (*literal).into()).collect(),
         }
     }
 
-    /// False if no literal is in the text.
-    pub(super) fn may_be_in(&self, text: &[u8]) -> bool {
-        let mut rest = text;
-        while let Some(group) = rest.first_chunk() {
+    /// Hands out every literal that is in the text, once for each place or once in all.
+    #[inline]
+    pub(super) fn find(&self, text: &[u8], found: &mut dyn FnMut(usize)) {
+        let mut at = 0;
+        while let Some(group) = text[at..].first_chunk() {
             let group = u64::from_le_bytes(*group);
-            if self.eights.has(group) || self.fours.has(group & 0xffff_ffff) {
-                return true;
+            if self.eights.may_have(group) {
+                self.compare(&self.eights, group, text, at, found);
             }
-            rest = &rest[STEP..];
+            let four = group & 0xffff_ffff;
+            if self.fours.may_have(four) {
+                self.compare(&self.fours, four, text, at, found);
+            }
+            at += STEP;
         }
-        let last = rest.first_chunk();
-        last.is_some_and(|group| self.fours.has(u32::from_le_bytes(*group).into()))
-            || self.tiny.iter().any(|f| f.find(text).is_some())
+        if let Some(group) = text[at..].first_chunk() {
+            let four = u32::from_le_bytes(*group).into();
+            if self.fours.may_have(four) {
+                self.compare(&self.fours, four, text, at, found);
+            }
+        }
+        for (finder, number) in &self.tiny {
+            if finder.find(text).is_some() {
+                found(*number as usize);
+            }
+        }
+    }
+
+    /// Compares the literals of a group that stands at `at`.
+    #[cold]
+    fn compare(
+        &self,
+        table: &Table,
+        key: u64,
+        text: &[u8],
+        at: usize,
+        found: &mut dyn FnMut(usize),
+    ) {
+        for group in table.of(key) {
+            let number = group.number as usize;
+            let is_there = at
+                .checked_sub(group.at)
+                .is_some_and(|start| text[start..].starts_with(&self.literals[number]));
+            if is_there {
+                found(number);
+            }
+        }
     }
 }
 
-/// Two bits for each group.
+/// Some bytes of a literal.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    key: u64,
+    /// Which literal.
+    number: u32,
+    /// Where in it.
+    at: usize,
+}
+
+/// Groups by their bytes.
 #[derive(Clone, Debug)]
-struct Bitmap(Box<[u64]>);
+struct Table {
+    /// Two bits for each group.
+    bits: Box<[u64]>,
+    /// Sorted by key.
+    groups: Vec<Group>,
+}
 
-impl Bitmap {
-    fn new() -> Self {
-        Self(vec![0; 1 << (BITS - 6)].into_boxed_slice())
-    }
-
-    fn insert(&mut self, group: u64) {
-        for bit in places(group) {
-            self.0[bit / 64] |= 1 << (bit % 64);
+impl Table {
+    fn new(mut groups: Vec<Group>) -> Self {
+        let mut bits = vec![0; 1 << (BITS - 6)].into_boxed_slice();
+        for group in &groups {
+            for bit in places(group.key) {
+                bits[bit / 64] |= 1 << (bit % 64);
+            }
         }
+        groups.sort_by_key(|group| (group.key, group.number));
+        Self { bits, groups }
     }
 
-    fn has(&self, group: u64) -> bool {
-        let set = |bit: usize| self.0[bit / 64] >> (bit % 64) & 1 != 0;
-        let [first, second] = places(group);
+    #[inline]
+    fn may_have(&self, key: u64) -> bool {
+        let set = |bit: usize| self.bits[bit / 64] >> (bit % 64) & 1 != 0;
+        let [first, second] = places(key);
         set(first) && set(second)
+    }
+
+    fn of(&self, key: u64) -> impl Iterator<Item = &Group> {
+        let from = self.groups.partition_point(|group| group.key < key);
+        self.groups[from..]
+            .iter()
+            .take_while(move |group| group.key == key)
     }
 }
 
@@ -99,9 +161,12 @@ fn places(group: u64) -> [usize; 2] {
     [(hash >> (64 - BITS)) as usize, second as usize]
 }
 
-/// The part of a literal that is rarest in logs.
-fn rarest(literal: &[u8], span: usize) -> Option<&[u8]> {
-    literal.windows(span).min_by_key(|span| commonness(span))
+/// Where the part of a literal begins that is rarest in logs; `None` if it is shorter than that.
+fn rarest(literal: &[u8], span: usize) -> Option<usize> {
+    let spans = literal.windows(span).enumerate();
+    spans
+        .min_by_key(|(_, span)| commonness(span))
+        .map(|(at, _)| at)
 }
 
 /// How common a text is likely to be in logs; smaller is rarer.
@@ -121,30 +186,58 @@ fn commonness(text: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
+    fn found(grams: &Grams, text: &[u8]) -> Vec<usize> {
+        let mut all = Vec::new();
+        grams.find(text, &mut |number| all.push(number));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     #[test]
-    fn a_literal_is_seen_wherever_it_lies() {
-        let literals: [&[u8]; 4] = [
+    fn a_literal_is_found_wherever_it_lies() {
+        let literals: [&[u8]; 6] = [
             b" died",
             b"exitcode",
             b"death signal, shutting down workers",
             b"Broken pipe",
+            b"signal, shutting",
+            b"pipe",
         ];
         let grams = Grams::new(&literals);
-        for literal in literals {
+        for (number, literal) in literals.iter().enumerate() {
             for before in 0..9 {
                 let text = [&b"........."[..before], literal, b"~~"].concat();
-                assert!(grams.may_be_in(&text), "{before} before {literal:?}");
-                assert!(grams.may_be_in(&text[..before + literal.len()]));
+                let all = found(&grams, &text);
+                let contains = |l: &[u8]| text.windows(l.len()).any(|w| w == l);
+                let expected: Vec<usize> = (0..literals.len())
+                    .filter(|n| contains(literals[*n]))
+                    .collect();
+                assert!(all.contains(&number));
+                assert_eq!(all, expected, "{before} before {literal:?}");
+                assert!(found(&grams, &text[..before + literal.len()]).contains(&number));
             }
         }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_literal_is_none() {
+        let literals: [&[u8]; 3] = [
+            b" died",
+            b"exitcode",
+            b"death signal, shutting down workers",
+        ];
+        let grams = Grams::new(&literals);
         for text in [
             &b"step 12 loss 3.14159"[..],
             b"halt code",
             b"dead",
             b"",
-            b"pipe",
+            b"exitcodX",
+            b"eath signal, shutting down workers",
+            b"death signal, shutting down worker",
         ] {
-            assert!(!grams.may_be_in(text), "{text:?}");
+            assert!(found(&grams, text).is_empty(), "{text:?}");
         }
     }
 }

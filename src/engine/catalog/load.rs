@@ -3,19 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use regex::bytes::RegexBuilder;
 use toml::Spanned;
 
 use super::error::RuleError;
-use super::matcher::{Matcher, Pattern};
+use super::matcher::{Expression, Matcher, Pattern};
 use super::schema::{FixFile, MatchFile, RuleFile};
 use super::verify::{self, Case, Outcome};
 use super::{BUILTIN_FILES, CaptureKind, Catalog, FixTemplate, HitCase, Rule, gate, template};
 use crate::engine::ids::RuleIx;
 use crate::engine::vocab::LineClass;
-
-/// A regex of a rule may grow to this many bytes when compiled.
-const REGEX_BYTES: usize = 1 << 20;
 
 /// Loads all files; see [`Catalog::load`].
 pub(super) fn catalog<P: AsRef<str>, T: AsRef<str>>(files: &[(P, T)]) -> (Catalog, Vec<RuleError>) {
@@ -249,23 +245,18 @@ fn pattern(source: Source<'_>, one: &MatchFile, errors: &mut Vec<RuleError>) -> 
             return None;
         }
     };
-    let regex = match RegexBuilder::new(text)
-        .unicode(false)
-        .size_limit(REGEX_BYTES)
-        .build()
+    let regex = Expression::new(text);
+    // Those of the binary are compiled by the tests of their hits.
+    if !source.is_builtin()
+        && let Err(e) = regex.check()
     {
-        Ok(regex) => regex,
-        Err(e) => {
-            errors.push(
-                source
-                    .error("this regex cannot be used", span)
-                    .label(e.to_string()),
-            );
-            return None;
-        }
-    };
+        let error = source.error("this regex cannot be used", span);
+        errors.push(error.label(e.to_string()));
+        return None;
+    }
 
-    let named: BTreeSet<&str> = regex.capture_names().flatten().collect();
+    let names = gate::names(&hir);
+    let named: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
     for name in one
         .captures
         .keys()
@@ -295,7 +286,7 @@ fn pattern(source: Source<'_>, one: &MatchFile, errors: &mut Vec<RuleError>) -> 
                 rule: RuleIx(0),
                 classes: one.class.as_ref().clone(),
                 gate: set,
-                names: names(&regex),
+                names: leaked(&names),
                 regex,
             })
         }
@@ -312,14 +303,10 @@ fn pattern(source: Source<'_>, one: &MatchFile, errors: &mut Vec<RuleError>) -> 
     }
 }
 
-/// The named groups. A catalog is loaded once in a process, so its few names may live as long.
-fn names(regex: &regex::bytes::Regex) -> Vec<(usize, &'static str)> {
+/// A catalog is loaded once in a process, so the few names of its groups may live as long.
+fn leaked(names: &[(usize, String)]) -> Vec<(usize, &'static str)> {
     let leak = |name: &str| -> &'static str { Box::leak(name.to_owned().into_boxed_str()) };
-    regex
-        .capture_names()
-        .enumerate()
-        .filter_map(|(ix, name)| name.map(|name| (ix, leak(name))))
-        .collect()
+    names.iter().map(|(ix, name)| (*ix, leak(name))).collect()
 }
 
 fn bad_regex(

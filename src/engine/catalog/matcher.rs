@@ -1,24 +1,69 @@
 //! Which rules match a message: literals first, then the regexes behind those that were found.
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use std::sync::OnceLock;
+
 use bstr::ByteSlice;
-use regex::bytes::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 
 use super::grams::Grams;
 use super::{Hit, Seen};
 use crate::engine::ids::RuleIx;
-use crate::engine::parse::{LITERALS, Literals};
+use crate::engine::parse::{self, LITERALS};
 use crate::engine::vocab::LineClass;
 
 /// Words of the set of patterns seen in a line that fit on the stack.
 const STACK_WORDS: usize = 8;
+
+/// A regex of a rule may grow to this many bytes when compiled.
+const REGEX_BYTES: usize = 1 << 20;
+
+/// A regex that is compiled when a line first asks for it: few rules are ever asked.
+#[derive(Clone, Debug)]
+pub(super) struct Expression {
+    text: String,
+    compiled: OnceLock<Regex>,
+}
+
+impl Expression {
+    pub(super) fn new(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            compiled: OnceLock::new(),
+        }
+    }
+
+    /// Compiles it now.
+    ///
+    /// # Errors
+    /// If it is no regex, or too large.
+    pub(super) fn check(&self) -> Result<(), regex::Error> {
+        if self.compiled.get().is_none() {
+            let regex = compile(&self.text)?;
+            self.compiled.get_or_init(|| regex);
+        }
+        Ok(())
+    }
+
+    fn get(&self) -> &Regex {
+        let compiled =
+            || compile(&self.text).expect("checked when the rule was loaded, or built in");
+        self.compiled.get_or_init(compiled)
+    }
+}
+
+fn compile(text: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(text)
+        .unicode(false)
+        .size_limit(REGEX_BYTES)
+        .build()
+}
 
 /// One `[match]` of a rule.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     pub(super) rule: RuleIx,
     pub(super) classes: Vec<LineClass>,
-    pub(super) regex: Regex,
+    pub(super) regex: Expression,
     /// One of these is in every message that may match.
     pub(super) gate: Vec<Vec<u8>>,
     /// The named groups: index and name.
@@ -28,7 +73,8 @@ pub(super) struct Pattern {
 impl Pattern {
     /// The hit, if the message matches; without captures, which cost more, if nobody wants them.
     pub(super) fn hit(&self, message: &[u8], captures: bool) -> Option<Hit> {
-        if !self.regex.is_match(message) {
+        let regex = self.regex.get();
+        if !regex.is_match(message) {
             return None;
         }
         if !captures {
@@ -37,7 +83,7 @@ impl Pattern {
                 captures: Vec::new(),
             });
         }
-        let captures = self.regex.captures(message)?;
+        let captures = regex.captures(message)?;
         let named =
             |&(group, name): &(usize, &'static str)| captures.get(group).map(|m| (name, m.range()));
         Some(Hit {
@@ -57,63 +103,65 @@ impl Pattern {
 /// The literals of all patterns, and those that the parser looks for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Matcher {
-    /// By class of line: says quickly that none of its literals is in a message.
-    quick: Vec<Option<Grams>>,
-    /// Finds every literal, overlapping ones too.
-    all: Option<AhoCorasick>,
-    /// By literal in `all`: the position of its pattern; the parser's own come behind.
+    /// By class of line.
+    of_class: Vec<Option<Literals>>,
+}
+
+/// What a message of one class is searched for.
+#[derive(Clone, Debug)]
+struct Literals {
+    grams: Grams,
+    /// By literal: the position of its pattern; the parser's own come behind.
     owner: Vec<usize>,
+}
+
+impl Literals {
+    fn new(patterns: &[Pattern], class: LineClass) -> Option<Self> {
+        let mut literals: Vec<&[u8]> = Vec::new();
+        let mut owner = Vec::new();
+        let of_class = |pattern: &Pattern| pattern.classes.contains(&class);
+        for (at, pattern) in patterns.iter().enumerate().filter(|(_, p)| of_class(p)) {
+            literals.extend(pattern.gate.iter().map(Vec::as_slice));
+            owner.resize(literals.len(), at);
+        }
+        if !class.is_nccl() {
+            literals.extend_from_slice(LITERALS);
+        }
+        (!literals.is_empty()).then(|| Self {
+            grams: Grams::new(&literals),
+            owner,
+        })
+    }
 }
 
 impl Matcher {
     pub(super) fn new(patterns: &[Pattern]) -> Self {
-        let mut literals: Vec<&[u8]> = Vec::new();
-        let mut owner = Vec::new();
-        for (at, pattern) in patterns.iter().enumerate() {
-            for literal in &pattern.gate {
-                literals.push(literal);
-                owner.push(at);
-            }
-        }
-        for literal in LITERALS {
-            literals.push(literal);
-        }
-        let of_class = |class: LineClass| {
-            let of_rules = owner.iter().zip(&literals);
-            let mut own: Vec<&[u8]> = of_rules
-                .filter(|(at, _)| patterns[**at].classes.contains(&class))
-                .map(|(_, literal)| *literal)
-                .collect();
-            if !class.is_nccl() {
-                own.extend_from_slice(&literals[owner.len()..]);
-            }
-            (!own.is_empty()).then(|| Grams::new(&own))
-        };
+        let classes = LineClass::ALL.iter();
         Self {
-            quick: LineClass::ALL.iter().map(|c| of_class(*c)).collect(),
-            all: Some(automaton(&literals)),
-            owner,
+            of_class: classes.map(|c| Literals::new(patterns, *c)).collect(),
         }
     }
 
+    fn literals(&self, class: LineClass) -> Option<&Literals> {
+        self.of_class.get(class as usize)?.as_ref()
+    }
+
     /// Which literals are in a message of this class.
-    pub(super) fn look(&self, patterns: &[Pattern], class: LineClass, message: &[u8]) -> Seen {
+    #[inline]
+    pub(super) fn look(&self, class: LineClass, message: &[u8]) -> Seen {
         let mut seen = Seen::default();
-        let Some(automaton) = &self.all else {
+        if self.of_class.is_empty() {
             // Nothing was loaded, so nobody can search.
-            seen.parser = Literals::ANY;
-            return seen;
-        };
-        match self.quick.get(class as usize) {
-            Some(Some(quick)) if quick.may_be_in(message) => {}
-            _ => return seen,
+            seen.parser = parse::Literals::ANY;
         }
-        for found in automaton.find_overlapping_iter(message) {
-            let literal = found.pattern().as_usize();
-            match self.owner.get(literal) {
-                Some(at) => seen.rules |= patterns[*at].classes.contains(&class),
-                None => seen.parser.insert(literal - self.owner.len()),
-            }
+        if let Some(Literals { grams, owner }) = self.literals(class) {
+            grams.find(
+                message,
+                &mut |literal| match literal.checked_sub(owner.len()) {
+                    None => seen.rules = true,
+                    Some(own) => seen.parser.insert(own),
+                },
+            );
         }
         seen
     }
@@ -127,7 +175,7 @@ impl Matcher {
         wants_captures: &dyn Fn(RuleIx) -> bool,
         out: &mut Vec<Hit>,
     ) {
-        let Some(automaton) = &self.all else {
+        let Some(Literals { grams, owner }) = self.literals(class) else {
             return;
         };
         let words = patterns.len().div_ceil(64);
@@ -138,11 +186,11 @@ impl Matcher {
         } else {
             &mut stack[..words]
         };
-        for found in automaton.find_overlapping_iter(message) {
-            if let Some(at) = self.owner.get(found.pattern().as_usize()) {
+        grams.find(message, &mut |literal| {
+            if let Some(at) = owner.get(literal) {
                 seen[at / 64] |= 1 << (at % 64);
             }
-        }
+        });
         let mut last = None;
         for (word, bits) in seen.iter().enumerate() {
             let mut bits = *bits;
@@ -150,7 +198,7 @@ impl Matcher {
                 let pattern = &patterns[word * 64 + bits.trailing_zeros() as usize];
                 bits &= bits - 1;
                 // A rule with several patterns hits a line once.
-                if last == Some(pattern.rule) || !pattern.classes.contains(&class) {
+                if last == Some(pattern.rule) {
                     continue;
                 }
                 if let Some(hit) = pattern.hit(message, wants_captures(pattern.rule)) {
@@ -160,12 +208,4 @@ impl Matcher {
             }
         }
     }
-}
-
-fn automaton(literals: &[&[u8]]) -> AhoCorasick {
-    AhoCorasick::builder()
-        .match_kind(MatchKind::Standard)
-        .kind(Some(AhoCorasickKind::DFA))
-        .build(literals)
-        .expect("a few thousand literals of a few bytes fit an automaton")
 }

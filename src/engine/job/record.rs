@@ -590,21 +590,23 @@ impl Record {
         attempt: Option<u32>,
         retrying: bool,
     ) {
-        let (address, reason) = (address.map(lossy), lossy(reason));
         let kept = Kept::now(line);
-        if let Some(known) = self
-            .connects
-            .iter_mut()
-            .find(|c| c.address == address && c.reason == reason)
-        {
+        let known = self.connects.iter_mut().find(|c| {
+            same(&c.reason, reason)
+                && match (&c.address, address) {
+                    (Some(known), Some(address)) => same(known, address),
+                    (known, address) => known.is_none() && address.is_none(),
+                }
+        });
+        if let Some(known) = known {
             known.count += 1;
             known.attempts = known.attempts.max(attempt.unwrap_or(0));
             known.gave_up |= !retrying;
             known.last = kept;
         } else if self.connects.len() < limits::EVENTS_PER_WRITER {
             self.connects.push(ConnectFailure {
-                address,
-                reason,
+                address: address.map(lossy),
+                reason: lossy(reason),
                 count: 1,
                 attempts: attempt.unwrap_or(0),
                 gave_up: !retrying,
@@ -634,6 +636,11 @@ fn push_bounded<T>(list: &mut Vec<T>, item: T) {
     if list.len() < limits::EVENTS_PER_WRITER {
         list.push(item);
     }
+}
+
+/// True if a text is what [`lossy`] made of the bytes.
+fn same(text: &str, bytes: &[u8]) -> bool {
+    text.as_bytes() == bytes || text == String::from_utf8_lossy(bytes)
 }
 
 fn lossy(bytes: &[u8]) -> String {

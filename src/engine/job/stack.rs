@@ -1,6 +1,6 @@
 //! Which frameworks a process runs, by what it prints, and which of its lines tell of its own work.
 
-use memchr::memmem;
+use memchr::memmem::Finder;
 
 use crate::engine::event::Event;
 use crate::engine::line::{Head, Line};
@@ -17,21 +17,46 @@ pub struct Stack {
     pub torch: bool,
 }
 
+/// Searchers for what names a framework.
+#[derive(Debug)]
+pub(super) struct Names {
+    nccl: Finder<'static>,
+    torch: Finder<'static>,
+    /// `Gloo`, `gloo/`.
+    loo: Finder<'static>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            nccl: Finder::new("NCCL"),
+            torch: Finder::new("torch"),
+            loo: Finder::new("loo"),
+        }
+    }
+}
+
+impl Names {
+    fn gloo(&self, text: &[u8]) -> bool {
+        self.loo.find_iter(text).any(|at| {
+            let before = at.checked_sub(1).map(|before| text[before]);
+            before == Some(b'G') || before == Some(b'g') && text[at..].starts_with(b"loo/")
+        })
+    }
+}
+
 impl Stack {
     /// Takes what one line shows.
-    pub(super) fn see(&mut self, line: &Line<'_>) {
+    #[inline]
+    pub(super) fn see(&mut self, line: &Line<'_>, names: &Names) {
         if line.class.is_nccl() {
             self.nccl = true;
-            return;
+        } else if matches!(line.class, LineClass::C10d | LineClass::Traceback) {
+            let has = |name: &Finder<'_>| name.find(line.text).is_some();
+            self.torch = self.torch || matches!(line.head, Head::C10d(_)) || has(&names.torch);
+            self.nccl = self.nccl || has(&names.nccl);
+            self.gloo = self.gloo || names.gloo(line.text);
         }
-        let speaks = matches!(line.class, LineClass::C10d | LineClass::Traceback);
-        if !speaks || (self.nccl && self.gloo && self.torch) {
-            return;
-        }
-        let names = |name: &[u8]| memmem::find(line.text, name).is_some();
-        self.torch = self.torch || matches!(line.head, Head::C10d(_)) || names(b"torch");
-        self.nccl = self.nccl || names(b"NCCL");
-        self.gloo = self.gloo || names(b"Gloo") || names(b"gloo/");
     }
 
     /// What either shows.

@@ -25,6 +25,17 @@ impl Default for Words {
     }
 }
 
+/// A call or a channel, which are most of all messages.
+pub(super) fn frequent<'a>(message: &'a [u8], words: &mut Words) -> Option<Event<'a>> {
+    match message.first()? {
+        b'C' if message.starts_with(b"Channel ") => nccl_net::channel(message),
+        b'A' | b'R' | b'B' | b'S' | b'G' | b'P' | b'W' => {
+            nccl_coll::parse(message, &mut words.call).map(Event::Coll)
+        }
+        _ => None,
+    }
+}
+
 /// A message behind `NCCL INFO `, or a bare `NCCL version …`.
 pub(super) fn info<'a>(message: &'a [u8], words: &mut Words) -> Option<Event<'a>> {
     // Since 2.29 START lines begin with `[Rank n] `, since 2.31 some with `file:line (func) `.
