@@ -74,10 +74,10 @@ fn changed(seeds: &[Vec<u8>], random: &mut Prng) -> Vec<u8> {
     bytes
 }
 
-fn run(target: &str) {
+fn run(target: &str, body: fn(&[u8])) {
     let seeds = corpus(target);
     for seed in &seeds {
-        body::dump(seed);
+        body(seed);
     }
     let seconds = std::env::var("UNHANG_FUZZ_SECONDS").ok();
     let seconds = seconds.map(|text| text.parse().expect("a number of seconds"));
@@ -90,7 +90,7 @@ fn run(target: &str) {
     }) {
         let bytes = changed(&seeds, &mut random);
         lengths.insert(bytes.len());
-        body::dump(&bytes);
+        body(&bytes);
         copies += 1;
     }
     assert!(lengths.len() > 50, "the copies hardly differ");
@@ -101,10 +101,20 @@ fn run(target: &str) {
 
 #[test]
 fn pickles_of_any_bytes_do_no_harm() {
-    run("dump_pickle");
+    run("dump_pickle", body::dump);
 }
 
 #[test]
 fn json_of_any_bytes_does_no_harm() {
-    run("dump_json");
+    run("dump_json", body::dump);
+}
+
+#[test]
+fn ras_text_of_any_bytes_does_no_harm() {
+    run("ras_text", body::ras);
+}
+
+#[test]
+fn ras_json_of_any_bytes_does_no_harm() {
+    run("ras_json", body::ras);
 }

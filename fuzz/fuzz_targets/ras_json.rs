@@ -1,0 +1,7 @@
+//! Answers of NCCL RAS (the corpus is of json): hostile bytes are an error, never a crash.
+#![no_main]
+
+#[path = "../body.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::ras(bytes));
