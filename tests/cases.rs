@@ -18,6 +18,10 @@ use unhang::engine::witness::Witness;
 mod drive;
 #[path = "common/jobs.rs"]
 mod jobs;
+#[path = "../examples/synth_job/prng.rs"]
+mod prng;
+#[path = "cases/variants.rs"]
+mod variants;
 
 use jobs::Case;
 
@@ -425,6 +429,7 @@ fn accuracy_table() -> String {
         WITH_DUMPS.len()
     )
     .expect("a string");
+    out.push_str(&variants::table());
     rows_in_words(&mut out, "Job by job, from the logs", &ROWS);
     rows_in_words(
         &mut out,

@@ -139,6 +139,8 @@ impl Func {
 pub struct Coll {
     /// The function.
     pub func: Func,
+    /// NCCL's own count, which means something else in every few versions; only leaps are looked at.
+    pub op_count: u64,
     /// Elements as the caller passed them (bytes for Broadcast and AllGather up to 2.21).
     pub count: u64,
     /// `ncclDataType_t`.

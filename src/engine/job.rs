@@ -96,6 +96,26 @@ impl Job {
         }
     }
 
+    /// Part of a line is gone. If it was a call, its writer has made one more than was counted; where the
+    /// header is gone too, that is known only of a source with one process.
+    fn torn(&mut self, line: &Line<'_>) {
+        let source = self.records[line.writer.ix()].source;
+        if matches!(line.head, Head::Nccl(_)) {
+            let record = &mut self.records[line.writer.ix()];
+            record.torn = true;
+            for member in &record.members {
+                self.members[member.ix()].gap = true;
+            }
+            return;
+        }
+        let processes = |r: &&Record| r.source == source && r.pid.is_some();
+        if self.records.iter().filter(processes).count() == 1 {
+            self.gap(source);
+            let of_it = self.records.iter_mut().filter(|r| r.source == source);
+            of_it.for_each(|record| record.torn = true);
+        }
+    }
+
     /// A process was seen in a state.
     pub fn process(&mut self, host: &str, pid: u32, state: ProcessState) {
         match self
@@ -117,6 +137,9 @@ impl Job {
         seen: Option<Time>,
         borrowed: bool,
     ) {
+        if line.torn {
+            self.torn(line);
+        }
         let ix = line.writer.ix();
         let record = &mut self.records[ix];
         record.lines += 1;
@@ -344,6 +367,7 @@ impl Job {
             member.touched = self.feed;
             self.touched_members.push(ix);
         }
+        member.counted(coll.op_count);
         let kept = Kept::deferred(line, borrowed);
         if coll.func.is_p2p() {
             member.recent.push(NO_ORDINAL, kept);

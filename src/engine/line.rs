@@ -33,6 +33,8 @@ pub struct Line<'a> {
     pub message: &'a [u8],
     /// The header in front of `message`.
     pub head: Head<'a>,
+    /// Its end is missing: other output begins in the middle of it.
+    pub torn: bool,
 }
 
 /// The header that `message` was found behind.

@@ -3,7 +3,7 @@
 use crate::engine::detect::Scene;
 use crate::engine::detect::wait::{self, End};
 use crate::engine::finding::Finding;
-use crate::engine::job::Record;
+use crate::engine::job::{Member, Record};
 use crate::engine::vocab::{Class, Effect, Phase, Role, State};
 
 /// How the logs end.
@@ -155,6 +155,17 @@ pub(super) fn knows_calls(scene: &Scene<'_>) -> bool {
     })
 }
 
+/// Calls were logged, and of every rank all of them: none was torn or cut off.
+pub(super) fn knows_every_call(scene: &Scene<'_>) -> bool {
+    let whole = |m: &Member| !m.called() || m.ordinals_hold();
+    knows_calls(scene) && scene.job.members.iter().all(whole)
+}
+
+/// A rank waited in vain or lost something, and who is at fault is not known.
+fn complains(findings: &[Finding]) -> bool {
+    findings.iter().any(|f| f.role == Role::Symptom)
+}
+
 /// NCCL has begun to start up and no communicator stands yet.
 fn in_start_up(scene: &Scene<'_>) -> bool {
     scene
@@ -188,14 +199,17 @@ pub(super) fn is_one_of_unknown(scene: &Scene<'_>) -> bool {
 }
 
 /// The class of a verdict that rests on no finding.
-pub(super) fn class_without_cause(scene: &Scene<'_>, state: State, unseen: &[u32]) -> Class {
+pub(super) fn class_without_cause(
+    scene: &Scene<'_>,
+    state: State,
+    findings: &[Finding],
+    unseen: &[u32],
+) -> Class {
     match state {
         State::Hung if !unseen.is_empty() => Class::Inconclusive,
-        // NCCL stands and no call was logged: who called what is not known.
-        State::Hung if knows_something(scene) && !knows_calls(scene) => Class::Inconclusive,
         State::Healthy | State::Completed => Class::Healthy,
-        // Every communicator is idle and equal: whatever it is, it is outside NCCL.
-        State::Hung => Class::UserCode,
+        // Every communicator is idle and equal, and nobody complains: whatever it is, it is outside NCCL.
+        State::Hung if knows_every_call(scene) && !complains(findings) => Class::UserCode,
         _ => Class::Inconclusive,
     }
 }

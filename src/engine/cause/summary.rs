@@ -56,7 +56,7 @@ pub(super) fn without_cause(
                 "stands still, the cause is not in these logs: {}",
                 symptom.title
             ),
-            None if !state::knows_calls(scene) => {
+            None if !state::knows_every_call(scene) => {
                 format!(
                     "{who} stand still; their logs do not show which collective each one called"
                 )

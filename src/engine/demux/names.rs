@@ -79,6 +79,16 @@ impl Names {
         }
     }
 
+    /// The text is what is left of an NCCL header of this stream: `host:` and digits.
+    pub(super) fn begins_header(&self, text: &[u8]) -> bool {
+        self.hosts
+            .iter()
+            .any(|host| match text.strip_prefix(&**host) {
+                Some(rest) => rest.is_empty() || rest.starts_with(b":"),
+                None => host.starts_with(text),
+            })
+    }
+
     /// Where the host really begins, if unfinished output stands directly in front of it.
     pub(super) fn unglued(&self, text: &[u8], start: usize, key: &mut Vec<u8>) -> usize {
         let Some(nccl) = header::parse(&text[start..]) else {

@@ -87,6 +87,8 @@ pub(super) struct Stream {
     open: bool,
     /// A prefix came alone, ended by `\r`: the text behind is that writer's.
     pending: Option<WriterIx>,
+    /// What is handed out is the front of a line that other output cut off.
+    torn: bool,
     dropped: u64,
 }
 
@@ -99,6 +101,7 @@ impl Stream {
             last: own,
             open: false,
             pending: None,
+            torn: false,
             dropped: 0,
         }
     }
@@ -223,6 +226,7 @@ impl Stream {
                 text,
                 message: header::whole(behind),
                 head: Head::Nccl(head),
+                torn: self.torn,
             },
             context,
         );
@@ -307,12 +311,15 @@ impl Stream {
                     return;
                 }
                 Piece::PartedAt(at) => {
+                    let begun = |text| context.scratch.nccl.find(text, 0).is_some();
+                    self.torn = begun(&rest[..at]) || self.names.begins_header(&rest[..at]);
                     self.piece(
                         &rest[..at],
                         origin.part(from, from + at),
                         Glue::Ignore,
                         context,
                     );
+                    self.torn = false;
                     from += at;
                 }
             }
@@ -434,6 +441,7 @@ impl Stream {
                 text: &text[body..],
                 message,
                 head: Head::Nccl(head),
+                torn: self.torn,
             },
             context,
         );
@@ -492,6 +500,7 @@ impl Stream {
                 text,
                 message,
                 head,
+                torn: self.torn,
             },
             context,
         );

@@ -110,7 +110,7 @@ fn variable(scene: &Scene<'_>, name: &str, trouble: bool) -> Option<Finding> {
             }
             // Values are printed when they are first read: only a rank that came as far shows by
             // its silence that it leaves the default.
-            None if came_far(scene, rec, trouble) => {
+            None if came_far(scene, rec, trouble) && scene.records(rec).all(|r| !r.torn) => {
                 values.entry(None).or_default().insert(rec.rank);
             }
             None => {}

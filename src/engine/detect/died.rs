@@ -268,7 +268,12 @@ fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
                 let Some(rank) = closed.local.and_then(|local| rank_on(host, local)) else {
                     continue;
                 };
-                if after || rank == rec.rank || !behind.contains(&rank) {
+                // What a torn log does not show may have been there.
+                let torn = || {
+                    let closer = scene.ranks.ranks.get(rank as usize);
+                    closer.is_some_and(|closer| scene.records(closer).any(|r| r.torn))
+                };
+                if after || rank == rec.rank || !behind.contains(&rank) || torn() {
                     continue;
                 }
                 ended.entry(rank).or_insert(Ended {

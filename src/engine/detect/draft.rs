@@ -114,6 +114,12 @@ impl<'a> Draft<'a> {
         self
     }
 
+    /// It is the effect of something else.
+    pub fn symptom(&mut self) -> &mut Self {
+        self.finding.role = Role::Symptom;
+        self
+    }
+
     /// What was not seen.
     pub fn missing(&mut self, what: impl Into<String>) -> &mut Self {
         self.finding.missing.push(what.into());

@@ -353,6 +353,22 @@ fn unreachable<'a>(
             .iter()
             .find(|h| h.listed.values().any(|a| *a == address))
     };
+    // Who chose what was printed before these logs begin; Docker's own network is known by its address.
+    if hosts.len() < 2
+        && let Some(failure) = lasting.iter().find(|f| to_docker(f))
+    {
+        let mut draft = Draft::new(scene, "NET002")?;
+        draft
+            .fact("subsystem", "NCCL")
+            .fact("interface", "Docker's bridge")
+            .fact(
+                "address",
+                failure.connect.address.clone().unwrap_or_default(),
+            )
+            .ranks(lasting.iter().filter_map(|f| f.rank));
+        show(&mut draft, &[], failures);
+        return Some(draft.build());
+    }
     let looped = lasting
         .iter()
         .find(|f| f.connect.address.as_deref().is_some_and(is_loopback));
@@ -378,6 +394,10 @@ fn unreachable<'a>(
             target.map(|h| h.host.to_owned()).unwrap_or_default(),
         )
         .fact("error", first.connect.reason.clone())
+        .fact(
+            "chosen",
+            target.map_or("", |_| "the right interface was chosen"),
+        )
         .fact(
             "attempts",
             lasting
@@ -426,13 +446,19 @@ fn unreachable<'a>(
     }
     // A refusal comes from a host that was reached: nobody listens there any more.
     if lasting.iter().all(|f| f.connect.reason.contains("refused")) {
-        draft.sure(Confidence::Possible);
+        draft.sure(Confidence::Possible).symptom();
     }
     for failure in lasting.iter().take(6) {
         draft.evidence(&failure.connect.last, failure.rank);
     }
     draft.count(lasting.iter().map(|f| f.connect.count).sum());
     Some(draft.build())
+}
+
+/// The address is in the network that Docker gives its bridge on every host (172.17.0.0/16).
+fn to_docker(failure: &Failure<'_>) -> bool {
+    let address = failure.connect.address.as_deref();
+    address.is_some_and(|address| address.starts_with("172.17."))
 }
 
 /// `Network is unreachable` comes from the host that tries: it has no route.

@@ -99,12 +99,17 @@ pub(super) fn world_ranks(scene: &Scene<'_>, comm: &CommRec, ranks: &[u32]) -> B
         .collect()
 }
 
-fn comparable<'s>(scene: &Scene<'s>, comm: &CommRec) -> Vec<(u32, &'s Member)> {
+/// The members whose calls can be compared by their places: of none of them a line is lost.
+pub(super) fn comparable<'s>(scene: &Scene<'s>, comm: &CommRec) -> Vec<(u32, &'s Member)> {
     let members = comm
         .members
         .iter()
-        .map(|(rank, m)| (*rank, &scene.job.members[m.ix()]));
-    members.filter(|(_, m)| m.ordinals_hold()).collect()
+        .map(|(rank, m)| (*rank, &scene.job.members[m.ix()]))
+        .filter(|(_, m)| m.ordinals_hold());
+    let members: Vec<(u32, &Member)> = members.collect();
+    let fewest = members.iter().map(|(_, m)| m.leaps).min();
+    let whole = |m: &Member| Some(m.leaps) == fewest;
+    members.into_iter().filter(|(_, m)| whole(m)).collect()
 }
 
 /// The first ordinal at which two members made different calls, with the sides.

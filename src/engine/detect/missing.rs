@@ -121,7 +121,7 @@ fn absent_from_init(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     // Up to 2.22 START comes only after the bootstrap: such a rank has come all the same.
     let inside = |rank: u32| {
         let rec = scene.ranks.ranks.get(rank as usize);
-        comm.is_world && rec.is_some_and(|rec| in_bootstrap(scene, rec))
+        comm.is_world && rec.is_some_and(|rec| in_bootstrap(scene, rec) || is_beyond(scene, rec))
     };
     let absent: Vec<u32> = (0..comm.nranks)
         .filter(|rank| !comm.members.contains_key(rank) && !inside(*rank))
@@ -209,6 +209,14 @@ fn elsewhere(scene: &Scene<'_>, comm: &CommRec, missing: usize) -> Vec<u32> {
 fn in_bootstrap(scene: &Scene<'_>, rec: &RankRec) -> bool {
     scene.records(rec).any(|r| r.network.is_some())
         && scene.records(rec).all(|r| r.members.is_empty())
+}
+
+/// It does what comes only behind the START that its log does not show: the log's head is cut off.
+fn is_beyond(scene: &Scene<'_>, rec: &RankRec) -> bool {
+    scene.records(rec).all(|r| r.members.is_empty())
+        && scene
+            .records(rec)
+            .any(|r| r.phase >= Phase::Topology || r.network.is_none() && !r.connects.is_empty())
 }
 
 /// Those of the ranks that printed something and nothing of NCCL.

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::mismatch::{comm_name, comm_words, first_difference, line_of};
+use super::mismatch::{comm_name, comm_words, comparable, first_difference, line_of};
 use super::{Draft, Scene, ranges, wait};
 use crate::engine::finding::Finding;
-use crate::engine::job::{CommRec, RankRec};
+use crate::engine::job::{CommRec, RankRec, Record};
 use crate::engine::vocab::{Class, Confidence, Effect, Role};
 
 /// Communicators that are reported at most.
@@ -78,11 +78,8 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
 }
 
 fn lag<'a>(scene: &Scene<'_>, comm: &'a CommRec) -> Option<Lag<'a>> {
-    let members: Vec<(u32, u64)> = comm
-        .members
-        .iter()
-        .map(|(rank, m)| (*rank, &scene.job.members[m.ix()]))
-        .filter(|(_, m)| m.ordinals_hold())
+    let members: Vec<(u32, u64)> = comparable(scene, comm)
+        .into_iter()
         .map(|(rank, m)| (rank, m.reached))
         .collect();
     let common = members.iter().map(|(_, reached)| *reached).min()?;
@@ -256,7 +253,12 @@ fn without_timeout(scene: &Scene<'_>) -> Option<Finding> {
     let by_rule = waits_by_rule(scene);
     let timed_out = |rec: &RankRec| {
         let watchdog = scene.records(rec).any(|r| !r.watchdogs.is_empty());
-        watchdog || by_rule.contains(&rec.rank) || wait_in_store(scene, rec.rank)
+        // Whoever lost a peer or names its own work that failed was in it too.
+        let failed = |r: &Record| !r.closed.is_empty() || !r.work.is_empty();
+        watchdog
+            || scene.records(rec).any(failed)
+            || by_rule.contains(&rec.rank)
+            || wait_in_store(scene, rec.rank)
     };
     let (waited, others): (Vec<&RankRec>, Vec<&RankRec>) =
         scene.ranks.ranks.iter().partition(|r| timed_out(r));

@@ -251,6 +251,11 @@ pub struct Member {
     pub known_start: bool,
     /// Lines are missing since then.
     pub gap: bool,
+    /// Calls that NCCL counted between two that were logged: their lines are lost, or one group was
+    /// launched in several pieces, on all ranks alike.
+    pub leaps: u64,
+    /// NCCL's count at the last call.
+    last_op: Option<u64>,
     /// COMPLETE was seen.
     pub complete: bool,
     /// `Bootstrap timings` was seen: it met everybody once.
@@ -306,6 +311,8 @@ impl Member {
             bus_id: None,
             known_start: false,
             gap: false,
+            leaps: 0,
+            last_op: None,
             complete: false,
             bootstrapped: false,
             connected: false,
@@ -371,6 +378,15 @@ impl Member {
                 line: Kept::now(line),
             });
         }
+    }
+
+    /// Takes NCCL's own count of a call.
+    pub(super) fn counted(&mut self, op_count: u64) {
+        let leap = self
+            .last_op
+            .map_or(0, |last| op_count.saturating_sub(last.saturating_add(1)));
+        self.leaps = self.leaps.saturating_add(leap);
+        self.last_op = Some(op_count);
     }
 
     pub(super) fn peer_call(&mut self, func: Func, peer: u32) {

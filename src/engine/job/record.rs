@@ -154,6 +154,8 @@ pub struct Record {
     pub pid: Option<u32>,
     /// Lines.
     pub lines: u64,
+    /// The end of one of NCCL's was missing: what it does not show may have been there.
+    pub torn: bool,
     /// A line of NCCL, PyTorch or a launcher was among them.
     pub of_a_job: bool,
     /// Frameworks that its lines show.
@@ -250,6 +252,7 @@ impl Record {
             host: None,
             pid: None,
             lines: 0,
+            torn: false,
             of_a_job: false,
             stack: Stack::default(),
             last: None,

@@ -89,7 +89,9 @@ fn class_n<'a>(message: &'a [u8], words: &Words) -> Option<Event<'a>> {
         return nccl_net::net(message);
     }
     if let Some(version) = message.strip_prefix(b"NCCL version ") {
-        return Some(Event::NcclVersion(Cursor(version).word()));
+        let version = Cursor(version).word();
+        let whole = version.first().is_some_and(u8::is_ascii_digit) && version.contains(&b'.');
+        return whole.then_some(Event::NcclVersion(version));
     }
     if message.starts_with(b"NCCL_") {
         return env(message);

@@ -8,7 +8,7 @@ use crate::engine::event::{Coll, Func};
 pub(super) fn parse(message: &[u8], last: &mut Last) -> Option<Coll> {
     let (func, mut rest) = func(message)?;
     rest.lit(b": opCount ")?;
-    rest.hex()?;
+    let op_count = rest.hex()?;
     rest.lit(b" sendbuff ")?;
     rest.word();
     rest.lit(b" recvbuff ")?;
@@ -18,6 +18,7 @@ pub(super) fn parse(message: &[u8], last: &mut Last) -> Option<Coll> {
     if let Some(same) = last.read(rest.0) {
         return Some(Coll {
             func,
+            op_count,
             count,
             ..same
         });
@@ -40,6 +41,7 @@ pub(super) fn parse(message: &[u8], last: &mut Last) -> Option<Coll> {
     };
     let coll = Coll {
         func,
+        op_count,
         count,
         datatype,
         op,
