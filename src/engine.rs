@@ -153,8 +153,9 @@ impl Engine {
     /// Everything there is to show now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let recorded = Recorded::of(&self.job.recorder);
-        let recorded = match job::world_size(&self.job, self.demux.writers()) {
+        let logs = job::world_size(&self.job, self.demux.writers());
+        let recorded = Recorded::of(&self.job.recorder, logs);
+        let recorded = match logs {
             Some(logs) if !recorded.fits(logs) => recorded.set_aside(logs),
             _ => recorded,
         };

@@ -11,6 +11,7 @@
 
 pub mod decompress;
 pub mod discover;
+pub mod fifo;
 pub mod journal;
 pub mod ras;
 pub mod read;

@@ -154,8 +154,10 @@ fn other_files_and_later_versions_are_refused() {
             .unwrap_err()
             .to_string()
     };
-    assert_eq!(open(b""), "not a journal");
-    assert_eq!(open(b"node-1:7:7 [0] NCCL INFO"), "not a journal");
+    let cut = "no journal, or one that is cut off within its first bytes";
+    assert_eq!(open(b""), cut);
+    assert_eq!(open(b"unhang-jour"), cut);
+    assert_eq!(open(b"node-1:7:7 [0] NCCL INFO"), "no journal of unhang");
     assert_eq!(
         open(b"unhang-journal\x02\x00"),
         "version 2 is newer than this unhang, which reads 1"

@@ -18,6 +18,7 @@ use unhang::sources::ras::{Endpoint, Patience};
 const SHORT: Patience = Patience {
     answer: Duration::from_millis(300),
     report: Duration::from_millis(600),
+    whole: Duration::from_secs(5),
 };
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -160,6 +161,7 @@ fn an_answer_without_end_is_cut() {
     };
     let patience = Patience {
         report: Duration::from_secs(30),
+        whole: Duration::from_secs(30),
         ..SHORT
     };
     let error = Server::start(huge)
@@ -167,6 +169,36 @@ fn an_answer_without_end_is_cut() {
         .ask(patience)
         .expect_err("too long");
     assert!(error.to_string().contains("longer than"), "{error}");
+}
+
+/// Each of its answers is in time, and yet it would hold the caller for many times as long.
+#[test]
+fn a_whole_question_has_one_deadline() {
+    static ASKED: Mutex<u32> = Mutex::new(0);
+    let slow: Serve = |mut client| {
+        let first = {
+            let mut asked = ASKED.lock().unwrap();
+            *asked += 1;
+            *asked < 3
+        };
+        if first {
+            return loop_until_closed(client);
+        }
+        let _gone = client.get_mut().write_all(b"SERVER PROTOCOL 2\nOK\nOK\n");
+        while client.get_mut().write_all(b"{").is_ok() {
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let patience = Patience {
+        answer: Duration::from_millis(400),
+        report: Duration::from_secs(600),
+        whole: Duration::from_millis(1_200),
+    };
+    let started = Instant::now();
+    let answer = Server::start(slow).endpoint.ask(patience);
+    let error = answer.expect_err("never ends").to_string();
+    assert!(error.contains("did not answer in time"), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

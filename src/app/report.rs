@@ -1,7 +1,7 @@
 //! Reads everything there is, once, and gives one diagnosis.
 
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::engine::ras;
 use crate::engine::snapshot::Snapshot;
 use crate::error::{InputError, in_words};
 use crate::sources::discover::{Discoverer, Found, Log};
+use crate::sources::fifo;
 use crate::sources::journal::read::{Journal, Losses};
 use crate::sources::ras::{Endpoint, Patience};
 use crate::sources::read::Reader;
@@ -30,7 +31,9 @@ pub struct Plan {
     pub claim: Option<Option<Duration>>,
     /// Whether RAS is asked, beside what was read; never unasked.
     pub ras: Asking,
-    /// Called before a named pipe is opened, which waits for its writer.
+    /// How long named pipes are waited for that nobody writes to, all together.
+    pub pipe_patience: Duration,
+    /// Called where a named pipe waits for its writer.
     pub on_pipe: Option<fn(&Path)>,
 }
 
@@ -57,6 +60,7 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
         reader: Reader::default(),
         next: 0,
         problems: Vec::new(),
+        waited: false,
     };
     let Found {
         logs,
@@ -94,10 +98,11 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     let dump_sources: Vec<SourceId> = dumps.iter().map(|d| reading.announce_dump(d)).collect();
     let stdin = stdin.then(|| reading.announce_stdin());
     for (log, source) in logs.iter().zip(sources) {
-        if let Some(tell) = plan.on_pipe.filter(|_| log.pipe) {
-            tell(&log.path);
+        if log.pipe {
+            reading.pipe(log, source, plan);
+        } else {
+            reading.log(log, source);
         }
-        reading.log(log, source);
     }
     for (dump, source) in dumps.iter().zip(dump_sources) {
         reading.dump(dump, source);
@@ -145,6 +150,8 @@ struct Reading {
     reader: Reader,
     next: u32,
     problems: Vec<InputError>,
+    /// A pipe was waited for in vain.
+    waited: bool,
 }
 
 impl Reading {
@@ -218,6 +225,23 @@ impl Reading {
         self.end(source, result.map(drop));
     }
 
+    fn pipe(&mut self, log: &Log, source: SourceId, plan: &Plan) {
+        let tell = || plan.on_pipe.into_iter().for_each(|tell| tell(&log.path));
+        // While one was waited for, the others could have got their writers as well.
+        let patience = if self.waited {
+            Duration::ZERO
+        } else {
+            plan.pipe_patience
+        };
+        match fifo::open(&log.path, patience, tell) {
+            Ok(pipe) => self.stream(source, pipe, &log.path),
+            Err(problem) => {
+                self.waited = true;
+                self.end(source, Err(problem));
+            }
+        }
+    }
+
     /// A saved answer of RAS. What is wrong with one is told and does not stop the rest.
     fn answer(&mut self, answer: &Log) {
         let source = self.new_source();
@@ -254,6 +278,10 @@ impl Reading {
     }
 
     fn stdin(&mut self, source: SourceId) {
+        self.stream(source, io::stdin().lock(), Path::new("stdin"));
+    }
+
+    fn stream(&mut self, source: SourceId, mut body: impl Read, name: &Path) {
         let engine = &mut self.engine;
         let mut sink = |offset, chunk: &[u8]| {
             let input = Input::Bytes {
@@ -263,13 +291,9 @@ impl Reading {
             };
             engine.handle(None, input);
         };
-        let result = self.reader.drain(&mut io::stdin().lock(), &mut sink);
-        self.end(
-            source,
-            result
-                .map(drop)
-                .map_err(|error| InputError::io("read", Path::new("stdin"), &error)),
-        );
+        let result = self.reader.drain(&mut body, &mut sink);
+        let result = result.map_err(|error| InputError::io("read", name, &error));
+        self.end(source, result.map(drop));
     }
 
     /// What was piped in here came from a file or `cat`: its end says nothing about the job.
@@ -312,9 +336,7 @@ impl Reading {
         });
         match result {
             Ok(losses) => self.problems.extend(losses_in_words(path, losses)),
-            Err(error) => self
-                .problems
-                .push(InputError::because("read", path, in_words(&error))),
+            Err(error) => self.problems.push(unusable_journal(path, &error)),
         }
     }
 }
@@ -337,6 +359,17 @@ pub(crate) fn open_journal(path: &Path) -> io::Result<Journal<BufReader<File>>> 
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(journal)
+}
+
+/// A journal that cannot be opened or read, with what to do about it.
+#[must_use]
+pub fn unusable_journal(path: &Path, error: &io::Error) -> InputError {
+    let problem = InputError::because("read", path, in_words(error));
+    match error.kind() {
+        io::ErrorKind::InvalidData => problem
+            .hint("copy the journal again; the logs it was made from can be replayed as well"),
+        _ => InputError::io("read", path, error),
+    }
 }
 
 /// What a journal lost, as a problem; a torn end alone is what a crash leaves and is only told.

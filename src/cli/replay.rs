@@ -13,9 +13,9 @@ use crate::app::replay::script::{FilesScript, Script, open_journal};
 use crate::app::replay::{self, Start};
 use crate::app::{report, signals};
 use crate::engine::snapshot::Snapshot;
-use crate::error::{InputError, in_words};
+use crate::error::InputError;
 use crate::exit;
-use crate::sources::discover::{Discoverer, Found};
+use crate::sources::discover::{self, Discoverer, Found};
 
 /// Arguments of `unhang replay`.
 #[derive(Clone, Debug, Args)]
@@ -71,6 +71,13 @@ fn open(args: &ReplayArgs, common: &Common) -> anyhow::Result<(Box<dyn Script>, 
         return Err(problem.hint("save it in a file first").into());
     }
     let nothing = logs.is_empty() && answers.is_empty() && dumps.is_empty();
+    if let ([only], [log]) = (args.paths.as_slice(), logs.as_slice())
+        && (log.len == 0 && log.path == *only)
+    {
+        let problem = InputError::because("replay", only, "it is empty");
+        let hint = "a watch that records writes to its journal once it has seen something";
+        return Err(problem.hint(hint).into());
+    }
     match (journals.as_slice(), nothing) {
         ([journal], true) => {
             for problem in &problems {
@@ -87,6 +94,12 @@ fn open(args: &ReplayArgs, common: &Common) -> anyhow::Result<(Box<dyn Script>, 
                 !problems.is_empty(),
             ))
         }
+        ([], true) if problems.is_empty() && passed_over.iter().any(is_journal) => {
+            let here = PathBuf::from(".");
+            let path = args.paths.first().unwrap_or(&here);
+            let problem = InputError::because("find logs below", path, "there is only a journal");
+            Err(problem.hint("name the journal itself to replay it").into())
+        }
         ([], true) if problems.is_empty() => {
             Err(common.without_v(report::no_logs(&args.paths)).into())
         }
@@ -95,8 +108,12 @@ fn open(args: &ReplayArgs, common: &Common) -> anyhow::Result<(Box<dyn Script>, 
     }
 }
 
+fn is_journal((_, why): &(PathBuf, String)) -> bool {
+    why == discover::A_JOURNAL
+}
+
 fn journal_script(path: &Path) -> Result<Box<dyn Script>, InputError> {
-    open_journal(path).map_err(|error| InputError::because("read", path, in_words(&error)))
+    open_journal(path).map_err(|error| report::unusable_journal(path, &error))
 }
 
 /// Plays: the dashboard, or at once to the end and a report where there is no terminal.

@@ -78,6 +78,9 @@ impl RasArgs {
     }
 }
 
+/// How long a named pipe is waited for that nobody writes to.
+const WRITER: Duration = Duration::from_secs(10);
+
 /// Runs `unhang report`.
 ///
 /// # Errors
@@ -87,9 +90,10 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> anyhow::Result<u8> {
         paths: args.paths.clone(),
         claim: args.claim.stuck,
         ras: args.ras.asking()?,
+        pipe_patience: WRITER,
         on_pipe: Some(|path| {
             messages::note(&format!(
-                "{} is a named pipe: waits until something writes to it and closes it",
+                "{} is a named pipe that nobody writes to yet: waits for it",
                 path.display()
             ));
         }),

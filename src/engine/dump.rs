@@ -144,6 +144,8 @@ pub struct Dump {
     pub entries: Vec<Entry>,
     /// Older calls of the process that the ring had no room for, and entries left out here because of a bound.
     pub dropped: u64,
+    /// Of these, the oldest ones that were left out because this dump names the same lists again and again.
+    pub unread: usize,
     /// The ranks of every group of the process that it lists, named or not.
     pub mentioned: Vec<RankList>,
 }

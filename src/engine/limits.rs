@@ -9,8 +9,9 @@ pub const EVIDENCE_BYTES: usize = 2 * 1024;
 pub const EVIDENCE_PER_RANK: usize = 3;
 /// Evidence lines kept per finding.
 pub const EVIDENCE_PER_FINDING: usize = 64;
-/// Writers told apart within one source; further ones share the source's own writer.
-pub const WRITERS_PER_SOURCE: usize = 4_096;
+/// Writers told apart within one source; further ones share the source's own writer. One stream may be of every
+/// rank of a job.
+pub const WRITERS_PER_SOURCE: usize = 32_768;
 /// Writers told apart over all sources.
 pub const WRITERS: usize = 200_000;
 /// Deviating collectives remembered per rank and communicator.
@@ -46,6 +47,11 @@ pub const DUMP_TENSORS: usize = 4_096;
 pub const DUMP_FRAMES: usize = 64;
 /// Process groups kept of one dump.
 pub const DUMP_GROUPS: usize = 4_096;
+/// Values that the calls of one dump are made from. No dump holds more ([`DUMP_VALUES`]), but one that names the
+/// same list again and again could be read without end.
+pub const DUMP_VISITS: usize = DUMP_VALUES;
+/// Sizes and types kept of all distinct calls over all dumps.
+pub const DUMP_NUMBERS: usize = 8 << 20;
 /// Distinct calls kept over all dumps.
 pub const DUMP_CALLS: usize = 1 << 20;
 /// Distinct texts, frames and stacks kept over all dumps, each.

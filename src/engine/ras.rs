@@ -113,6 +113,9 @@ pub enum Refused {
     /// It ends before its end.
     #[error("the answer is cut off: {0}")]
     Cut(String),
+    /// An answer, but not in a form that is known.
+    #[error("it is an answer of NCCL RAS in a form that is not known: {0}")]
+    Unlike(String),
     /// Something else.
     #[error("it is no answer of NCCL RAS")]
     Foreign,

@@ -22,6 +22,9 @@ const LOGS: usize = 65_536;
 /// Notes kept about what was passed over; more are counted.
 const NOTES: usize = 4_096;
 
+/// Why a journal that was found is passed over.
+pub const A_JOURNAL: &str = "a journal of unhang: name it to replay it";
+
 /// A log to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
@@ -328,12 +331,7 @@ impl Discoverer {
                 self.given.insert(path.to_owned());
                 walk.found.journals.push(path.to_owned());
             }
-            Ok(Guess::Journal) => self.refuse(
-                path,
-                look,
-                "a journal of unhang: name it to replay it",
-                walk,
-            ),
+            Ok(Guess::Journal) => self.refuse(path, look, A_JOURNAL, walk),
             Ok(Guess::Dump(packing)) => self.give_dump(path, packing, look, walk),
             Ok(Guess::Empty) => walk.empty.push((path.to_owned(), look.0, look.1)),
             Ok(Guess::Not(why)) if chosen == Chosen::ByName => {
@@ -384,7 +382,13 @@ impl Discoverer {
         let what = match kind {
             kind if kind.is_fifo() && chosen == Chosen::ByName => {
                 self.given.insert(path.to_owned());
-                let name = self.name_of(path);
+                // `report <(zcat job.gz)`: the number is a descriptor's and would be taken for a rank.
+                let unnamed = ["/dev/fd", "/proc"].iter().any(|top| path.starts_with(top));
+                let name = if unnamed {
+                    "a pipe".to_owned()
+                } else {
+                    self.name_of(path)
+                };
                 let log = Log {
                     path: path.to_owned(),
                     name,

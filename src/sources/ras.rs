@@ -36,6 +36,8 @@ pub struct Patience {
     pub answer: Duration,
     /// For the whole report: its legs and what the network takes.
     pub report: Duration,
+    /// For the whole question, from the first connection to the last byte.
+    pub whole: Duration,
 }
 
 impl Default for Patience {
@@ -43,6 +45,7 @@ impl Default for Patience {
         Self {
             answer: Duration::from_secs(3),
             report: Duration::from_secs(3 * LEG + 5),
+            whole: Duration::from_secs(30),
         }
     }
 }
@@ -133,9 +136,13 @@ impl Endpoint {
 impl Endpoint {
     /// A session with somebody who answers.
     fn greeted(&self, patience: Patience) -> Result<Session<'_>, InputError> {
+        let end = Instant::now() + patience.whole;
         let mut refused = None;
         for _ in 0..GREETINGS {
-            let mut session = Session::open(self, patience)?;
+            if refused.is_some() && Instant::now() >= end {
+                break;
+            }
+            let mut session = Session::open(self, patience, end)?;
             session.say("CLIENT PROTOCOL 2")?;
             match session.line() {
                 Ok(hello) if hello.starts_with("SERVER PROTOCOL ") => return Ok(session),
@@ -155,12 +162,14 @@ struct Session<'a> {
     endpoint: &'a Endpoint,
     stream: TcpStream,
     patience: Patience,
+    /// When the whole question has to be answered.
+    end: Instant,
     /// Bytes that came behind the last line.
     ahead: Vec<u8>,
 }
 
 impl<'a> Session<'a> {
-    fn open(endpoint: &'a Endpoint, patience: Patience) -> Result<Self, InputError> {
+    fn open(endpoint: &'a Endpoint, patience: Patience, end: Instant) -> Result<Self, InputError> {
         let name = endpoint.to_string();
         let wrap = |error: &io::Error| {
             let problem = InputError::because("ask RAS at", Path::new(&name), in_words(error));
@@ -176,7 +185,12 @@ impl<'a> Session<'a> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for _ in 0..ATTEMPTS {
             for address in &addresses {
-                match TcpStream::connect_timeout(address, CONNECT) {
+                let left = end.saturating_duration_since(Instant::now()).min(CONNECT);
+                if left.is_zero() {
+                    last = io::Error::from(io::ErrorKind::TimedOut);
+                    continue;
+                }
+                match TcpStream::connect_timeout(address, left) {
                     Ok(stream) => {
                         stream
                             .set_write_timeout(Some(patience.answer))
@@ -185,6 +199,7 @@ impl<'a> Session<'a> {
                             endpoint,
                             stream,
                             patience,
+                            end,
                             ahead: Vec::new(),
                         });
                     }
@@ -211,6 +226,7 @@ impl<'a> Session<'a> {
 
     /// Reads once, until the deadline at most; nothing at the end of the stream.
     fn read(&mut self, deadline: Instant, into: &mut [u8]) -> Result<usize, InputError> {
+        let deadline = deadline.min(self.end);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {

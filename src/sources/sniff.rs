@@ -195,7 +195,9 @@ fn guess(head: &[u8], packing: Packing, says: NameSays) -> Guess {
             Guess::Empty
         };
     }
-    if head.starts_with(journal::MAGIC) {
+    // A journal that was cut within its first bytes is no log either.
+    let cut = head.len() >= 4 && journal::MAGIC.starts_with(head);
+    if head.starts_with(journal::MAGIC) || cut {
         return Guess::Journal;
     }
     if dump::looks_like(head) {

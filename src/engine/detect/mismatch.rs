@@ -5,7 +5,10 @@
 
 use std::collections::BTreeSet;
 
+use rustc_hash::FxHashMap;
+
 use super::{Draft, Scene, ranges};
+use crate::engine::event::Func;
 use crate::engine::finding::Finding;
 use crate::engine::job::{Call, CommKey, CommRec, Kept, Member};
 use crate::engine::vocab::Confidence;
@@ -129,18 +132,28 @@ pub(super) fn first_difference(scene: &Scene<'_>, comm: &CommRec) -> Option<u64>
 fn sides(scene: &Scene<'_>, comm: &CommRec, members: &[(u32, &Member)], ordinal: u64) -> Vec<Side> {
     let reference = &scene.job.comms[comm.ix.ix()].reference;
     let mut sides: Vec<Side> = Vec::new();
+    // As many sides as ranks are possible: a call that was seen is found by itself.
+    let mut known: FxHashMap<Call, usize> = FxHashMap::default();
     for (rank, member) in members {
         let Some(call) = member.call_at(reference, ordinal) else {
             continue;
         };
         let call = scene.job.calls[call as usize];
-        match sides.iter_mut().find(|side| side.call.same_as(&call)) {
-            Some(side) => side.ranks.push(*rank),
-            None => sides.push(Side {
+        let alike = known.get(&call).copied().or_else(|| {
+            let printed_in_two_ways = matches!(call.func, Func::Broadcast | Func::AllGather);
+            printed_in_two_ways
+                .then(|| sides.iter().position(|side| side.call.same_as(&call)))
+                .flatten()
+        });
+        let at = alike.unwrap_or_else(|| {
+            sides.push(Side {
                 call,
-                ranks: vec![*rank],
-            }),
-        }
+                ranks: Vec::new(),
+            });
+            sides.len() - 1
+        });
+        known.insert(call, at);
+        sides[at].ranks.push(*rank);
     }
     // The largest side first; of equal ones the one with the lowest rank.
     sides.sort_by_key(|side| {
@@ -316,7 +329,8 @@ fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
             .collect();
         peers.sort_unstable();
         for peer in peers {
-            let Some((_, other)) = members.iter().find(|(r, _)| *r == peer && peer > *rank) else {
+            let known = members.binary_search_by_key(&peer, |(rank, _)| *rank);
+            let Some((_, other)) = known.ok().filter(|_| peer > *rank).map(|at| members[at]) else {
                 continue;
             };
             if !sends(member, peer) || !sends(other, *rank) {
@@ -332,7 +346,7 @@ fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
                 .fact("ordinal", "1")
                 .ranks(world_ranks(scene, comm, &[*rank, peer]));
             draft.finding().comm = Some(comm_name(scene, comm));
-            for (rank, side) in [(*rank, *member), (peer, *other)] {
+            for (rank, side) in [(*rank, *member), (peer, other)] {
                 if let Some(line) = side.recent.newest() {
                     draft.evidence(line, scene.ranks.world_rank(scene.job, comm, rank));
                 }

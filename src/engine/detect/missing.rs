@@ -118,6 +118,10 @@ fn absent_from_init(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         .members
         .values()
         .any(|m| scene.job.members[m.ix()].complete);
+    // Looked at first: there may be as many communicators as ranks.
+    if waiting.is_empty() || complete {
+        return None;
+    }
     // Up to 2.22 START comes only after the bootstrap: such a rank has come all the same.
     let inside = |rank: u32| {
         let rec = scene.ranks.ranks.get(rank as usize);
@@ -126,7 +130,7 @@ fn absent_from_init(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     let absent: Vec<u32> = (0..comm.nranks)
         .filter(|rank| !comm.members.contains_key(rank) && !inside(*rank))
         .collect();
-    if waiting.is_empty() || complete || absent.is_empty() {
+    if absent.is_empty() {
         return None;
     }
     let world = if comm.is_world {

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
+
 use super::wait::{self, End};
 use super::{Draft, Scene, ranges};
 use crate::engine::finding::{Evidence, Finding};
@@ -26,10 +28,11 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         // The job ended and nothing was wrong: an answer of another time, or of another job.
         return;
     }
+    let pids = pids(scene);
     let mut new = Vec::new();
     let mut apart = Vec::new();
     for (answer, comm) in comms(scene) {
-        apart.extend(Apart::of(scene, answer, comm));
+        apart.extend(Apart::of(scene, &pids, answer, comm));
     }
     let roots = roots(&apart);
     for (apart, roots) in apart.iter().zip(roots).take(MOST_COMMS) {
@@ -39,7 +42,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             behind(scene, apart, roots)
         });
     }
-    new.extend(silent(scene, found));
+    new.extend(silent(scene, &pids, found));
     for finding in new {
         join(finding, found);
     }
@@ -69,36 +72,55 @@ fn known<'s>(scene: &Scene<'s>, hash: u64) -> Option<&'s CommRec> {
     scene.ranks.comms.iter().find(is)
 }
 
-/// The world rank of a rank of a communicator, or of a process.
-fn world_rank(
-    scene: &Scene<'_>,
-    answer: &Answer,
-    comm: &RasComm,
-    process: &Process,
-) -> Option<u32> {
-    let rank = process.rank?;
-    if let Some(known) = known(scene, comm.hash)
-        && let Some(world) = scene.ranks.world_rank(scene.job, known, rank)
-    {
-        return Some(world);
+/// Which world ranks the ranks of one communicator are.
+struct Places<'s> {
+    scene: &'s Scene<'s>,
+    known: Option<&'s CommRec>,
+    /// It spans the world.
+    whole: bool,
+    pids: &'s Pids,
+}
+
+/// World ranks by pid; `None` where several have it: containers count their pids anew.
+type Pids = FxHashMap<u32, Option<u32>>;
+
+fn pids(scene: &Scene<'_>) -> Pids {
+    let mut pids = Pids::default();
+    for rec in &scene.ranks.ranks {
+        if let Some(pid) = rec.pid {
+            let entry = pids.entry(pid);
+            entry
+                .and_modify(|rank| *rank = None)
+                .or_insert(Some(rec.rank));
+        }
     }
-    let world = scene.ranks.world.unwrap_or(answer.reply.largest);
-    if comm.nranks == Some(world) {
-        return Some(rank);
+    pids
+}
+
+impl<'s> Places<'s> {
+    fn of(scene: &'s Scene<'_>, pids: &'s Pids, answer: &Answer, comm: &RasComm) -> Self {
+        let world = scene.ranks.world.unwrap_or(answer.reply.largest);
+        Self {
+            scene,
+            known: known(scene, comm.hash),
+            whole: comm.nranks == Some(world),
+            pids,
+        }
     }
-    // Containers count their pids anew, so one pid may be several processes.
-    let mut same = scene
-        .ranks
-        .ranks
-        .iter()
-        .filter(|rec| rec.pid.is_some() && rec.pid == process.pid);
-    let first = same.next()?;
-    same.next().is_none().then_some(first.rank)
+
+    /// The world rank of a rank of the communicator.
+    fn world_rank(&self, process: &Process) -> Option<u32> {
+        let rank = process.rank?;
+        let known = self.known;
+        known
+            .and_then(|known| self.scene.ranks.world_rank(self.scene.job, known, rank))
+            .or_else(|| self.whole.then_some(rank))
+            .or_else(|| *self.pids.get(&process.pid?)?)
+    }
 }
 
 /// A communicator whose ranks have launched unequally often.
 struct Apart<'a> {
-    answer: &'a Answer,
     comm: &'a RasComm,
     /// Launches by function, by rank in the communicator.
     launched: BTreeMap<&'a str, BTreeMap<u32, u64>>,
@@ -111,7 +133,7 @@ struct Apart<'a> {
 
 impl<'a> Apart<'a> {
     /// `None` while a job moves: in one that runs, some rank has always launched a moment less.
-    fn of(scene: &Scene<'_>, answer: &'a Answer, comm: &'a RasComm) -> Option<Self> {
+    fn of(scene: &Scene<'_>, pids: &Pids, answer: &Answer, comm: &'a RasComm) -> Option<Self> {
         if comm.counts.is_empty() {
             return None;
         }
@@ -120,7 +142,6 @@ impl<'a> Apart<'a> {
             return None;
         }
         let mut apart = Self {
-            answer,
             comm,
             launched: BTreeMap::new(),
             behind: BTreeSet::new(),
@@ -128,19 +149,20 @@ impl<'a> Apart<'a> {
             world: BTreeMap::new(),
             lines: BTreeMap::new(),
         };
+        let places = Places::of(scene, pids, answer, comm);
         for counts in &comm.counts {
-            apart.take(scene, counts);
+            apart.take(&places, counts);
         }
         Some(apart)
     }
 
-    fn take(&mut self, scene: &Scene<'_>, counts: &'a Counts) {
+    fn take(&mut self, places: &Places<'_>, counts: &'a Counts) {
         let mut launched: BTreeMap<u32, u64> = BTreeMap::new();
         for side in &counts.sides {
             for process in &side.ranks {
                 let Some(rank) = process.rank else { continue };
                 launched.insert(rank, side.launched);
-                if let Some(world) = world_rank(scene, self.answer, self.comm, process) {
+                if let Some(world) = places.world_rank(process) {
                     self.world.insert(rank, world);
                 }
                 if let Some(line) = process.line.as_ref().or(side.line.as_ref()) {
@@ -159,7 +181,7 @@ impl<'a> Apart<'a> {
                         rank: Some(rank),
                         ..Process::default()
                     };
-                    if let Some(world) = world_rank(scene, self.answer, self.comm, &process) {
+                    if let Some(world) = places.world_rank(&process) {
                         self.world.insert(rank, world);
                     }
                     if let Some(line) = &side.line {
@@ -223,17 +245,13 @@ fn late(scene: &Scene<'_>) -> Duration {
 
 /// For each communicator, the ranks behind in it that do not wait in another one.
 fn roots(apart: &[Apart<'_>]) -> Vec<BTreeSet<u32>> {
-    let waits_elsewhere = |at: usize, rank: &u32| {
-        let mut others = apart.iter().enumerate().filter(|(other, _)| *other != at);
-        others.any(|(_, other)| other.ahead.contains(rank) && !other.behind.contains(rank))
-    };
+    let waiting: BTreeSet<u32> = apart
+        .iter()
+        .flat_map(|one| one.ahead.difference(&one.behind).copied())
+        .collect();
     apart
         .iter()
-        .enumerate()
-        .map(|(at, one)| {
-            let behind = one.behind.iter().copied();
-            behind.filter(|rank| !waits_elsewhere(at, rank)).collect()
-        })
+        .map(|one| one.behind.difference(&waiting).copied().collect())
         .collect()
 }
 
@@ -354,19 +372,21 @@ fn times(n: u64) -> String {
 
 /// Processes that did not answer. Whoever ended well is not missed, and neither is anybody while
 /// nothing says that the others wait: a job that ends takes its processes one after another.
-fn silent(scene: &Scene<'_>, found: &[Finding]) -> Option<Finding> {
+fn silent(scene: &Scene<'_>, pids: &Pids, found: &[Finding]) -> Option<Finding> {
     let mut ranks: BTreeMap<u32, &Process> = BTreeMap::new();
     let (mut frozen, mut dead) = (false, false);
     for (answer, comm) in comms(scene) {
+        let places = Places::of(scene, pids, answer, comm);
+        let gone: BTreeSet<Option<u32>> = answer.reply.dead.iter().map(|p| p.pid).collect();
         for process in &comm.missing {
             // It answers: it has only left this communicator, or not come yet.
             if process.unresponsive == Some(false) && !process.dead {
                 continue;
             }
-            let Some(rank) = world_rank(scene, answer, comm, process) else {
+            let Some(rank) = places.world_rank(process) else {
                 continue;
             };
-            dead |= process.dead || answer.reply.dead.iter().any(|p| p.pid == process.pid);
+            dead |= process.dead || gone.contains(&process.pid);
             frozen |= answer.reply.timeouts > 0;
             ranks.insert(rank, process);
         }

@@ -233,6 +233,8 @@ pub struct Common {
     texts: Texts,
     calls: Vec<Call>,
     call_ids: FxHashMap<Box<[u64]>, CallIx>,
+    /// Numbers in all keys of calls.
+    numbers: usize,
     /// Kind of each call.
     kinds: Vec<u32>,
     kind_ids: FxHashMap<Kind, u32>,
@@ -249,6 +251,7 @@ impl Default for Common {
             texts: Texts::default(),
             calls: Vec::new(),
             call_ids: FxHashMap::default(),
+            numbers: 0,
             kinds: Vec::new(),
             kind_ids: FxHashMap::default(),
             frames: Vec::new(),
@@ -276,6 +279,12 @@ impl Common {
     #[must_use]
     pub fn call(&self, ix: CallIx) -> &Call {
         &self.calls[ix.0 as usize]
+    }
+
+    /// Calls that are the same in all that has to be the same have one number; `None` where a bound left it out.
+    #[must_use]
+    pub fn kind(&self, ix: CallIx) -> Option<u32> {
+        (ix != CallIx::NONE).then(|| self.kinds[ix.0 as usize])
     }
 
     /// True if both are the same in all that has to be the same.
@@ -315,9 +324,11 @@ impl Common {
         if let Some(ix) = self.call_ids.get(key) {
             return *ix;
         }
-        if self.calls.len() >= limits::DUMP_CALLS {
+        let numbers = self.numbers.saturating_add(key.len());
+        if self.calls.len() >= limits::DUMP_CALLS || numbers > limits::DUMP_NUMBERS {
             return CallIx::NONE;
         }
+        self.numbers = numbers;
         let call = Call::of(make(&self.texts));
         let next = u32::try_from(self.kind_ids.len()).unwrap_or(u32::MAX);
         let kind = *self.kind_ids.entry(call.kind.clone()).or_insert(next);

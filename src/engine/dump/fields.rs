@@ -9,8 +9,10 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
+
 use super::calls::{CallParts, Common};
-use super::tree::{Text, Tree, Val};
+use super::tree::{Node, Text, Tree, Val};
 use super::{Dump, DumpError, Entry, Group, Progress};
 use crate::engine::limits;
 
@@ -25,6 +27,7 @@ pub(super) fn read(tree: &Tree<'_>, top: Val, common: &mut Common) -> Result<Dum
         keys: vec![Key::Unread; tree.texts()],
         texts: vec![UNREAD; tree.texts()],
         frames: vec![UNREAD; tree.nodes()],
+        costs: Costs::default(),
         groups: BTreeMap::new(),
         dump: Dump::default(),
         shape: Vec::new(),
@@ -91,6 +94,43 @@ impl Key {
     }
 }
 
+/// Values that are looked at where a node is read, each counted once.
+#[derive(Debug, Default)]
+struct Costs {
+    entries: FxHashMap<Node, usize>,
+    lists: FxHashMap<Node, usize>,
+}
+
+impl Costs {
+    /// A dictionary, and what its values list.
+    fn of_entry(&mut self, tree: &Tree<'_>, entry: Val) -> usize {
+        let Val::Dict(node) = entry else { return 1 };
+        if let Some(known) = self.entries.get(&node) {
+            return *known;
+        }
+        let values = tree
+            .dict(entry)
+            .map(|(_, value)| 2 + self.of_list(tree, value));
+        let cost = values.fold(1, usize::saturating_add);
+        self.entries.insert(node, cost);
+        cost
+    }
+
+    /// A list of tensors' sizes, of types or of frames. Frames are read once wherever they stand.
+    fn of_list(&mut self, tree: &Tree<'_>, list: Val) -> usize {
+        let Val::List(node) = list else { return 0 };
+        if let Some(known) = self.lists.get(&node) {
+            return *known;
+        }
+        let items = tree.items(node).iter().take(limits::DUMP_TENSORS);
+        let cost = items
+            .map(|item| 1 + tree.list(*item).len().min(limits::DUMP_DEPTH))
+            .sum();
+        self.lists.insert(node, cost);
+        cost
+    }
+}
+
 /// What tells a process group from the others of a process.
 type GroupKey = (Option<i64>, u32, u32, u32);
 
@@ -103,6 +143,7 @@ struct Reader<'t, 'a> {
     texts: Vec<u32>,
     /// Number of the frame at each dictionary, once asked.
     frames: Vec<u32>,
+    costs: Costs,
     groups: BTreeMap<GroupKey, u32>,
     dump: Dump,
     shape: Vec<u64>,
@@ -144,6 +185,9 @@ impl Reader<'_, '_> {
         let tree = self.tree;
         let all = tree.items(list);
         let kept = &all[all.len().saturating_sub(limits::DUMP_ENTRIES)..];
+        let affordable = self.affordable(kept);
+        self.dump.unread = kept.len() - affordable;
+        let kept = &kept[self.dump.unread..];
         self.dump.dropped = (all.len() - kept.len()) as u64;
         self.dump.entries.reserve(kept.len());
         for entry in kept {
@@ -157,6 +201,19 @@ impl Reader<'_, '_> {
         let before = self.dump.entries.first().map_or(0, |e| e.record_id);
         self.dump.dropped += u64::from(before);
         Ok(())
+    }
+
+    /// How many of these entries, newest first, can be read within the bound. A pickle may name one list in many
+    /// places, so that few bytes stand for more values than there is time for.
+    fn affordable(&mut self, entries: &[Val]) -> usize {
+        let mut left = limits::DUMP_VISITS;
+        let newest_first = entries.iter().rev();
+        let within = newest_first.take_while(|entry| {
+            let cost = self.costs.of_entry(self.tree, **entry);
+            left = left.saturating_sub(cost);
+            left > 0
+        });
+        within.count()
     }
 
     fn key(&mut self, text: Text) -> Key {

@@ -9,7 +9,7 @@ use super::DumpError;
 use crate::engine::limits;
 
 /// A list, tuple or dictionary in [`Tree`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node(pub(super) u32);
 
 /// A text in [`Tree`].

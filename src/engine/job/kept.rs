@@ -1,14 +1,16 @@
 //! A line that is kept as evidence.
 
+use std::sync::Arc;
+
 use crate::engine::limits;
 use crate::engine::line::{Line, Place};
 
-/// A place and, once copied, its text.
+/// A place and, once copied, its text; clones share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Where the line stands.
     pub place: Place,
-    pub(super) text: Option<Box<[u8]>>,
+    pub(super) text: Option<Arc<[u8]>>,
 }
 
 impl Kept {

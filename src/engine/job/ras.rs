@@ -1,6 +1,9 @@
 //! What NCCL RAS answered: the last answer of each source, and for how long nothing moved.
 
+use std::collections::hash_map::Entry;
 use std::time::Duration;
+
+use rustc_hash::FxHashMap;
 
 use crate::engine::ids::SourceId;
 use crate::engine::input::Time;
@@ -23,7 +26,6 @@ type Launched = Vec<(String, Vec<(u64, Vec<u32>)>)>;
 /// Launches on a communicator, over successive answers.
 #[derive(Clone, Debug)]
 struct Still {
-    hash: u64,
     launched: Launched,
     since: Option<Time>,
     last: Option<Time>,
@@ -34,7 +36,10 @@ struct Still {
 pub struct Answers {
     /// By source.
     pub last: Vec<Answer>,
-    stills: Vec<Still>,
+    /// Where each source's answer is.
+    places: FxHashMap<SourceId, usize>,
+    /// By communicator.
+    stills: FxHashMap<u64, Still>,
 }
 
 impl Answers {
@@ -49,21 +54,23 @@ impl Answers {
             time,
             reply,
         };
-        match self.last.iter_mut().find(|known| known.source == source) {
-            Some(known) => *known = answer,
-            None => self.last.push(answer),
+        match self.places.entry(source) {
+            Entry::Occupied(place) => self.last[*place.get()] = answer,
+            Entry::Vacant(place) => {
+                place.insert(self.last.len());
+                self.last.push(answer);
+            }
         }
     }
 
     fn compare(&mut self, comm: &RasComm, time: Option<Time>) {
         let launched = launched(comm);
         let fresh = Still {
-            hash: comm.hash,
             launched,
             since: time,
             last: time,
         };
-        match self.stills.iter_mut().find(|still| still.hash == comm.hash) {
+        match self.stills.get_mut(&comm.hash) {
             Some(known) if known.launched == fresh.launched => {
                 known.since = known.since.min(time).or(known.since);
                 known.last = known.last.max(time);
@@ -71,14 +78,14 @@ impl Answers {
             // The later of two saved answers stands, whichever was read first.
             Some(known) if known.last <= fresh.last => *known = fresh,
             Some(_) => {}
-            None => self.stills.push(fresh),
+            None => drop(self.stills.insert(comm.hash, fresh)),
         }
     }
 
     /// How long the launches of a communicator have stood still, as far as two answers tell.
     #[must_use]
     pub fn still_for(&self, hash: u64) -> Duration {
-        let still = self.stills.iter().find(|still| still.hash == hash);
+        let still = self.stills.get(&hash);
         still
             .and_then(|still| Some(still.last?.since(still.since?)))
             .unwrap_or_default()
@@ -105,7 +112,9 @@ fn stamp(text: &str) -> Option<Time> {
     let mut next = || fields.next()?.ok();
     let (year, month, day) = (next()?, next()?, next()?);
     let (hour, minute, second) = (next()?, next()?, next()?);
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || day > 31 {
+    let is_date = (1970..=9999).contains(&year) && (1..=12).contains(&month) && day <= 31;
+    // 60 where a second is inserted.
+    if !is_date || hour > 24 || minute > 59 || second > 60 {
         return None;
     }
     // Days since 1970-03-01 of a calendar whose year begins in March.
@@ -133,5 +142,7 @@ mod tests {
         assert_eq!(at("2024-02-29 00:00:00"), Some(1_709_164_800));
         assert_eq!(at("soon"), None);
         assert_eq!(at("0001-13-01 00:00:00"), None);
+        let most = u64::MAX;
+        assert_eq!(at(&format!("2026-11-30 {most}:{most}:{most}")), None);
     }
 }

@@ -4,12 +4,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use memchr::memmem;
+use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{COMMS, Counts, Lines, Process, RasComm, Refused, Reply, Side};
 use crate::engine::job::Kept;
 use crate::engine::limits;
+use crate::engine::parse::cursor::Cursor;
 
 /// Lines kept of one group of ranks.
 const LINES: usize = 4;
@@ -83,7 +85,7 @@ pub(super) fn parse(at: Lines, body: &[u8]) -> Result<Reply, Refused> {
         // JSON of another kind, or a RAS that prints something new.
         Err(error) => {
             return Err(if memmem::find(body, b"\"nccl_version\"").is_some() {
-                Refused::Server(error.to_string())
+                Refused::Unlike(error.to_string())
             } else {
                 Refused::Foreign
             });
@@ -248,51 +250,71 @@ fn with_commas(body: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(repaired)
 }
 
-/// Finds the line of a rank, for evidence.
+/// Finds the lines of ranks, for evidence: where the members of one communicator stand.
 struct Finder<'a> {
     at: Lines,
     body: &'a [u8],
-    comm: usize,
-    missing: usize,
+    /// Where lines end.
+    ends: Vec<usize>,
+    ranks: FxHashMap<u32, usize>,
+    missing: FxHashMap<u32, usize>,
     end: usize,
 }
+
+const RANK: &[u8] = b"\"rank\": ";
 
 impl<'a> Finder<'a> {
     fn new(at: Lines, body: &'a [u8]) -> Self {
         Self {
             at,
             body,
-            comm: 0,
-            missing: 0,
+            ends: memchr::memchr_iter(b'\n', body).collect(),
+            ranks: FxHashMap::default(),
+            missing: FxHashMap::default(),
             end: 0,
         }
     }
 
     /// Enters the next communicator.
     fn enter(&mut self, hash: &str) {
-        let from = |start: usize, what: &[u8]| {
-            let rest = self.body.get(start..).unwrap_or_default();
-            memmem::find(rest, what).map_or(self.body.len(), |found| start + found)
+        let body = self.body;
+        let within = |from: usize, to: usize, what: &[u8]| {
+            let part = body.get(from..to).unwrap_or_default();
+            memmem::find(part, what).map_or(to, |found| from + found)
         };
-        let comm = from(self.end, format!("\"hash\": \"{hash}\"").as_bytes());
-        let end = from(comm + 1, b"\"hash\":");
-        self.missing = from(comm, b"\"missing_ranks\"").min(end);
-        (self.comm, self.end) = (comm, end);
+        let all = body.len();
+        let comm = within(self.end, all, format!("\"hash\": \"{hash}\"").as_bytes());
+        self.end = within((comm + 1).min(all), all, b"\"hash\":");
+        let missing = within(comm, self.end, b"\"missing_ranks\"");
+        self.ranks.clear();
+        self.missing.clear();
+        for at in memmem::find_iter(&body[comm..self.end], RANK) {
+            let start = comm + at;
+            let mut number = Cursor(&body[start + RANK.len()..self.end]);
+            let Some(rank) = number.dec32().filter(|_| number.0.starts_with(b",")) else {
+                continue;
+            };
+            let places = if start < missing {
+                &mut self.ranks
+            } else {
+                &mut self.missing
+            };
+            places.entry(rank).or_insert(start);
+        }
     }
 
     fn rank(&self, rank: u32, words: &str) -> Option<Kept> {
-        self.line(self.comm, self.missing, rank, words)
+        Some(self.keep(*self.ranks.get(&rank)?, rank, words))
     }
 
     fn missing(&self, rank: u32, words: &str) -> Option<Kept> {
-        self.line(self.missing, self.end, rank, words)
+        Some(self.keep(*self.missing.get(&rank)?, rank, words))
     }
 
-    fn line(&self, from: usize, to: usize, rank: u32, words: &str) -> Option<Kept> {
-        let key = format!("\"rank\": {rank},");
-        let start = from + memmem::find(self.body.get(from..to)?, key.as_bytes())?;
-        let number = memchr::memchr_iter(b'\n', &self.body[..start]).count();
+    fn keep(&self, start: usize, rank: u32, words: &str) -> Kept {
+        let number = self.ends.partition_point(|end| *end < start);
+        let len = format!("\"rank\": {rank},").len();
         let text = format!("rank {rank} {words}");
-        Some(self.at.keep(number, start, key.len(), text.as_bytes()))
+        self.at.keep(number, start, len, text.as_bytes())
     }
 }

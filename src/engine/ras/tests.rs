@@ -120,6 +120,11 @@ fn what_is_no_answer_is_refused() {
         Refused::Foreign
     );
     assert_eq!(refused(b"{\"state\": 1}"), Refused::Foreign);
+    // It may come from a file as well as from a server.
+    let unlike = refused(b"{\"nccl_version\": \"2.28.9\", \"communicators\": 3}").to_string();
+    assert!(
+        unlike.starts_with("it is an answer of NCCL RAS in a form that is not known: invalid type")
+    );
     assert!(matches!(
         refused(b"ERROR: Invalid timeout value x\n"),
         Refused::Server(_)

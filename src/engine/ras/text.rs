@@ -7,6 +7,8 @@
 //!   Rank 1 has launched up to operation 2 -- GPU 1 managed by process 1068 on node 192.0.2.2
 //! ```
 
+use rustc_hash::FxHashMap;
+
 use super::{COMMS, Counts, Lines, Process, RasComm, Refused, Reply, Side};
 use crate::engine::job::Kept;
 use crate::engine::limits;
@@ -33,6 +35,7 @@ struct Parser {
     about: About,
     /// The communicator that a `#0-0 (hash)` line opened.
     comm: Option<usize>,
+    by_hash: FxHashMap<u64, usize>,
     /// Ranks per communicator, by its group.
     groups: Vec<Option<u32>>,
     /// The status that `N ranks have status S` named: members follow.
@@ -50,6 +53,7 @@ pub(super) fn parse(at: Lines, body: &[u8]) -> Result<Reply, Refused> {
         reply: Reply::default(),
         about: About::Nothing,
         comm: None,
+        by_hash: FxHashMap::default(),
         groups: Vec::new(),
         state: String::new(),
         error: String::new(),
@@ -137,20 +141,19 @@ impl Parser {
         };
         let Some((group, hash)) = take() else { return };
         let group = usize::try_from(group).unwrap_or(usize::MAX);
-        let known = self.reply.comms.iter().position(|c| c.hash == hash);
-        if known.is_none() && self.reply.comms.len() >= COMMS {
-            return;
-        }
-        let at = known.unwrap_or_else(|| {
+        if let Some(known) = self.by_hash.get(&hash) {
+            self.comm = Some(*known);
+        } else if self.reply.comms.len() < COMMS {
             let nranks = self.groups.get(group).copied().flatten();
             self.reply.comms.push(RasComm {
                 hash,
                 nranks,
                 ..RasComm::default()
             });
-            self.reply.comms.len() - 1
-        });
-        self.comm = Some(at);
+            let at = self.reply.comms.len() - 1;
+            self.by_hash.insert(hash, at);
+            self.comm = Some(at);
+        }
     }
 
     /// `    0         1         8         2        16        16   RUNNING  MISMATCH`, below a
@@ -220,10 +223,12 @@ impl Parser {
         if let Some(list) = words.0.strip_prefix(b"The missing rank(s): ") {
             // 2.24 and 2.25.
             self.about = About::Missing;
-            for rank in numbers(list).take(RANKS) {
+            let kept = keep(line);
+            let believable = numbers(list).filter(|rank| *rank < limits::RANKS);
+            for rank in believable.take(RANKS.saturating_sub(self.taken)) {
                 let process = Process {
                     rank: Some(rank),
-                    line: Some(keep(line)),
+                    line: Some(kept.clone()),
                     ..Process::default()
                 };
                 self.member(process);

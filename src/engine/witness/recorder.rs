@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use crate::engine::dump::{self, Common, Dump, DumpError, Entry, Group};
 use crate::engine::ids::SourceId;
 use crate::engine::input::Time;
+use crate::engine::limits;
 
 /// What one process recorded on one process group.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +71,12 @@ impl Taken {
         }
     }
 
+    /// True if it tells of no call and of no group: all there is then is its file's name.
+    #[must_use]
+    pub fn says_nothing(&self) -> bool {
+        self.entries == 0 && self.dump.mentioned.is_empty()
+    }
+
     /// Its groups with what was called on them.
     pub fn groups(&self) -> impl Iterator<Item = (&Group, &Calls)> {
         self.dump.groups.iter().zip(&self.calls)
@@ -108,10 +115,19 @@ impl Recorder {
         }
     }
 
-    /// Why the dump of a source could not be read, if it could not.
+    /// Why the dump of a source could not be read, or not in whole.
     #[must_use]
     pub fn problem(&self, source: SourceId) -> Option<String> {
-        self.unread.get(&source).map(|(_, error)| error.to_string())
+        if let Some((_, error)) = self.unread.get(&source) {
+            return Some(error.to_string());
+        }
+        let taken = self.dumps.get(&source).filter(|t| t.dump.unread > 0)?;
+        Some(format!(
+            "only its newest {} of {} calls were read: it names the same lists again and again, for more than {} values",
+            taken.entries,
+            taken.entries + taken.dump.unread,
+            limits::DUMP_VISITS,
+        ))
     }
 
     /// True if no dump was given.

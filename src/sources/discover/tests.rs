@@ -188,3 +188,13 @@ fn a_second_search_gives_only_what_is_new() {
     fs::write(dir.path().join("notes"), LINE).unwrap();
     assert_eq!(names(&discoverer.search()), ["notes", "rank1.log"]);
 }
+
+#[test]
+fn the_number_of_a_descriptor_is_no_name() {
+    let (reader, _writer) = io::pipe().unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&reader);
+    let found = Discoverer::new(&[PathBuf::from(format!("/dev/fd/{number}"))]).search();
+    let names: Vec<&str> = found.logs.iter().map(|log| log.name.as_str()).collect();
+    assert_eq!(names, ["a pipe"]);
+    assert!(found.logs[0].pipe);
+}

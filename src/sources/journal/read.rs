@@ -44,11 +44,13 @@ impl<R: Read + Seek> Journal<R> {
         let mut magic = [0; MAGIC.len() + 2];
         file.read_exact(&mut magic)
             .map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => invalid("not a journal"),
+                io::ErrorKind::UnexpectedEof => {
+                    invalid("no journal, or one that is cut off within its first bytes")
+                }
                 _ => error,
             })?;
         if !magic.starts_with(MAGIC) {
-            return Err(invalid("not a journal"));
+            return Err(invalid("no journal of unhang"));
         }
         let version = u16::from_le_bytes([magic[MAGIC.len()], magic[MAGIC.len() + 1]]);
         if version == 0 || version > VERSION {

@@ -151,12 +151,10 @@ pub(super) fn unusable(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         let why = "it ended before the others began: it is of an earlier run";
         add(why.to_owned(), name(id));
     }
-    for (_, taken) in scene
-        .recorded
-        .by_rank
-        .values()
-        .filter(|(_, t)| t.entries == 0)
-    {
+    let placed = scene.recorded.by_rank.values().map(|(_, taken)| *taken);
+    let silent = scene.recorded.silent.iter();
+    let silent = silent.filter_map(|id| recorder.dumps.get(id));
+    for taken in placed.chain(silent).filter(|taken| taken.entries == 0) {
         let why = "it holds no call: the recorder was off (TORCH_FR_BUFFER_SIZE, before PyTorch 2.8 TORCH_NCCL_TRACE_BUFFER_SIZE)";
         add(why.to_owned(), taken.name.as_str());
     }

@@ -124,21 +124,34 @@ fn first_difference(common: &Common, group: &GroupRec<'_>) -> Option<u32> {
 /// Ranks by what they called as this number.
 pub(super) fn sides<'a>(common: &Common, group: &'a GroupRec<'a>, seq: u32) -> Vec<Side<'a>> {
     let mut sides: Vec<Side<'a>> = Vec::new();
+    // As many sides as ranks are possible. While every call is a single known one, its kind names its side.
+    let mut by_kind: FxHashMap<u32, usize> = FxHashMap::default();
+    let mut single = true;
     for (rank, part) in &group.members {
         let entries = part.at(seq);
         if entries.is_empty() {
             continue;
         }
-        match sides
-            .iter_mut()
-            .find(|side| same(common, side.entries, entries))
-        {
-            Some(side) => side.ranks.push(*rank),
-            None => sides.push(Side {
+        let kind = match entries {
+            [one] => common.kind(one.call),
+            _ => None,
+        };
+        single &= kind.is_some();
+        let alike = match kind.filter(|_| single) {
+            Some(kind) => by_kind.get(&kind).copied(),
+            None => sides
+                .iter()
+                .position(|side| same(common, side.entries, entries)),
+        };
+        let at = alike.unwrap_or_else(|| {
+            sides.push(Side {
                 entries,
-                ranks: vec![*rank],
-            }),
-        }
+                ranks: Vec::new(),
+            });
+            sides.len() - 1
+        });
+        by_kind.extend(kind.map(|kind| (kind, at)));
+        sides[at].ranks.push(*rank);
     }
     sides.sort_by_key(|side| (std::cmp::Reverse(side.ranks.len()), side.ranks[0]));
     sides

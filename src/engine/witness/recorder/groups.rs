@@ -164,7 +164,8 @@ fn join(groups: BTreeMap<Key, Parts<'_>>) -> BTreeMap<Key, Parts<'_>> {
             let ranks = key.3.is_none() || other.3 == key.3;
             *other != &key && says_all(other) && backend && ranks
         };
-        let mut fitting = alike.into_iter().flatten().filter(fits);
+        let unsure = alike.into_iter().flatten().filter(|_| !says_all(&key));
+        let mut fitting = unsure.filter(fits);
         let target = match (says_all(&key), fitting.next(), fitting.next()) {
             (false, Some(one), None) => one.clone(),
             _ => key,

@@ -26,6 +26,8 @@ pub struct Recorded<'a> {
     pub by_rank: BTreeMap<u32, (SourceId, &'a Taken)>,
     /// Dumps whose rank is not known.
     pub nobodys: Vec<SourceId>,
+    /// Dumps that say nothing and whose name has a rank that nothing else knows of.
+    pub silent: Vec<SourceId>,
     /// Dumps that ended before the others began: of an earlier run.
     pub earlier: Vec<SourceId>,
     /// Process groups, sorted by what identifies them.
@@ -35,16 +37,19 @@ pub struct Recorded<'a> {
 }
 
 impl<'a> Recorded<'a> {
-    /// Brings the dumps together.
+    /// Brings the dumps together. `logs` is the number of ranks by the logs.
     #[must_use]
-    pub fn of(recorder: &'a Recorder) -> Self {
+    pub fn of(recorder: &'a Recorder, logs: Option<u32>) -> Self {
         let mut found = Self::default();
         let all: Vec<(SourceId, &Taken)> = recorder.dumps.iter().map(|(id, t)| (*id, t)).collect();
         let earlier = earlier_runs(&all);
         let present = || all.iter().filter(|(id, _)| !earlier.contains(id));
         found.world = world(present().map(|(_, t)| *t));
+        let known = found.world.max(logs).unwrap_or(0);
         for (id, taken) in present() {
             match rank_of(recorder, taken, found.world) {
+                // A name alone makes no rank.
+                Some(rank) if taken.says_nothing() && rank >= known => found.silent.push(*id),
                 Some(rank) => found.claim(rank, *id, taken),
                 None => found.nobodys.push(*id),
             }

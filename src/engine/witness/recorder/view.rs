@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use rustc_hash::FxHashMap;
+
 use super::{GroupRec, Part, Recorded, Recorder};
 use crate::engine::dump::Entry;
 use crate::engine::snapshot::{CommView, JobView, MemberView};
@@ -27,8 +29,22 @@ pub fn add(recorder: &Recorder, recorded: &Recorded<'_>, job: &mut JobView) {
             job.comms.len() - 1
         });
         taken.insert(at);
+        let ranks = group.ranks.iter().flat_map(|ranks| ranks.iter());
+        let places: FxHashMap<u32, u32> = ranks.copied().zip(0..).collect();
+        let members = job.comms[at].members.iter().enumerate().rev();
+        let known: FxHashMap<u32, usize> =
+            members.filter_map(|(at, m)| Some((m.rank?, at))).collect();
         for (rank, part) in &group.members {
-            member(recorder, group, *rank, part, &mut job.comms[at]);
+            let (mut fresh, said) = member(recorder, group, *rank, part);
+            fresh.comm_rank = places.get(rank).copied().unwrap_or(*rank);
+            let members = &mut job.comms[at].members;
+            match known.get(rank) {
+                Some(known) => members[*known].said.push(said),
+                None => {
+                    fresh.said.push(said);
+                    members.push(fresh);
+                }
+            }
             let row = job.ranks.get_mut(*rank as usize);
             if let Some(row) = row.filter(|row| row.rank == Some(*rank)) {
                 if !row.comms.contains(&at) {
@@ -51,13 +67,13 @@ fn standing<'a>(group: &GroupRec<'a>, part: &Part<'a>) -> Option<&'a Entry> {
     waiting.or_else(|| part.calls.collectives.last())
 }
 
+/// A member as its dump alone shows it, and what the dump says of it.
 fn member(
     recorder: &Recorder,
     group: &GroupRec<'_>,
     rank: u32,
     part: &Part<'_>,
-    comm: &mut CommView,
-) {
+) -> (MemberView, Said) {
     let common = &recorder.common;
     let entry = standing(group, part);
     let call = entry.map(|e| common.call(e.call).words());
@@ -73,23 +89,16 @@ fn member(
             .map(|e| e.progress.name().to_owned()),
         at: site,
     };
-    if let Some(known) = comm.members.iter_mut().find(|m| m.rank == Some(rank)) {
-        known.said.push(said);
-        return;
-    }
-    let place = group
-        .ranks
-        .as_ref()
-        .and_then(|ranks| ranks.iter().position(|r| *r == rank));
     let done = part.calls.collectives.iter().any(|e| group.is_done(e));
-    comm.members.push(MemberView {
-        comm_rank: place.and_then(|n| u32::try_from(n).ok()).unwrap_or(rank),
+    let fresh = MemberView {
+        comm_rank: rank,
         rank: Some(rank),
         started: true,
         complete: done,
         ended: false,
         reached,
         last_call: call,
-        said: vec![said],
-    });
+        said: Vec::new(),
+    };
+    (fresh, said)
 }
