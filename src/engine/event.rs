@@ -266,6 +266,8 @@ pub enum Event<'a> {
     },
     /// A collective or point-to-point call.
     Coll(Coll),
+    /// The front of a call's line, whose rest is missing.
+    TornCall,
     /// A peer closed its connection. `local` is the local rank that did, where NCCL says so.
     PeerClosed {
         /// Local rank on this host.

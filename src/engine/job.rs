@@ -169,6 +169,7 @@ impl Job {
         };
         match event {
             Event::Coll(coll) => self.coll(line, coll, borrowed),
+            Event::TornCall => self.torn(line),
             Event::CommInit(init) => self.comm_init(line, init),
             Event::CommNodes {
                 comm,

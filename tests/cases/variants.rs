@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use unhang::engine::finding::Finding;
 use unhang::engine::snapshot::Snapshot;
-use unhang::engine::vocab::{Class, State};
+use unhang::engine::vocab::{Class, Confidence, State};
 
 use super::jobs::Case;
 use super::prng::Prng;
@@ -264,8 +264,9 @@ fn mark(truth: &Truth, whole: &Snapshot, answer: &Snapshot) -> Mark {
         .hosts
         .iter()
         .all(|host| truth.guilty_hosts.contains(host) || of_guilty(host));
-    // Who did not show that it called may have called something else.
-    let behind = truth.class == Class::MismatchedCollective && verdict.class == Class::MissingRank;
+    // Who did not show that it called may have called something else, or have ended without a word.
+    let called = [Class::MismatchedCollective, Class::RankDied].contains(&truth.class);
+    let behind = called && verdict.class == Class::MissingRank;
     let class = verdict.class == truth.class
         || truth.also_right.contains(&verdict.class)
         || verdict.class == Class::Inconclusive
@@ -282,7 +283,8 @@ fn mark(truth: &Truth, whole: &Snapshot, answer: &Snapshot) -> Mark {
             verdict.state,
             State::Healthy | State::Completed | State::Inconclusive
         );
-    if (symptom || ranks && hosts && class) && !alarm {
+    let doubts = verdict.confidence == Confidence::Possible;
+    if (doubts || symptom || ranks && hosts && class) && !alarm {
         return Mark::CannotTell;
     }
     Mark::Wrong
@@ -453,9 +455,9 @@ fn less_evidence_weakens_an_answer_and_accuses_nobody_else() {
 pub(super) fn table() -> String {
     let mut out = String::from(
         "\n## Handed over in other ways\n\n\
-         Every job that is answered rightly as it is, changed as other launchers, containers and people would. The rows \
-         above the line keep all evidence, those below take some away: there \"cannot tell\" is an answer that says \
-         less than the truth and nothing untrue. The changes are in `tests/cases/variants.rs`.\n\n\
+         Every job that is answered rightly as it is, changed as other launchers, containers and people would\n\
+         (`tests/cases/variants.rs`). The last five rows take evidence away: \"cannot tell\" is an answer that says less\n\
+         than the truth, or says that it is only possible, and accuses nobody else.\n\n\
          | change | | jobs | right | cannot tell | wrong |\n| --- | --- | ---: | ---: | ---: | ---: |\n",
     );
     for variant in &VARIANTS {
@@ -465,7 +467,7 @@ pub(super) fn table() -> String {
             out,
             "| {} | {} | {} | {} | {} | {} |",
             variant.name,
-            variant.what,
+            variant.what.replace('|', "\\|"),
             of_it().count(),
             count(Mark::Right),
             count(Mark::CannotTell),

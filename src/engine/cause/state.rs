@@ -158,7 +158,11 @@ pub(super) fn knows_calls(scene: &Scene<'_>) -> bool {
 /// Calls were logged, and of every rank all of them: none was torn or cut off.
 pub(super) fn knows_every_call(scene: &Scene<'_>) -> bool {
     let whole = |m: &Member| !m.called() || m.ordinals_hold();
-    knows_calls(scene) && scene.job.members.iter().all(whole)
+    // The settings stand at the beginning: without it, a difference in them may be what is wrong.
+    let begins = |r: &Record| r.pid.is_none() || r.nccl.is_some() || !r.addresses.is_empty();
+    knows_calls(scene)
+        && scene.job.members.iter().all(whole)
+        && scene.all_records().all(|(_, r)| begins(r))
 }
 
 /// A rank waited in vain or lost something, and who is at fault is not known.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Draft, Scene, ranges, wait};
 use crate::engine::finding::Finding;
 use crate::engine::job::{CommRec, Kept, RankRec};
-use crate::engine::vocab::{Effect, Phase, Role};
+use crate::engine::vocab::{Confidence, Effect, Phase, Role};
 
 /// Variables that change how ranks talk to each other and so must agree on all ranks of a
 /// communicator (NCCL checks none of them, `src/enqueue.cc`, `src/graph/*.cc`). Paths of files and
@@ -239,7 +239,12 @@ pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         let named = scene
             .all_records()
             .any(|(_, r)| r.env.contains_key("NCCL_NET_PLUGIN"));
-        found.remove(if named { rdma } else { plugin });
+        // Without INFO lines nothing says which network was wanted: the one that fits any stays.
+        let told = scene.all_records().any(|(_, r)| r.nccl.is_some());
+        if !named && !told {
+            found[plugin].confidence = Confidence::Possible;
+        }
+        found.remove(if named || !told { rdma } else { plugin });
     }
     let mesh = found.iter().position(|f| f.id == "GLOO001");
     let loopback = found.iter().position(|f| f.id == "NET009");

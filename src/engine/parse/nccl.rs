@@ -44,6 +44,7 @@ pub(super) fn info<'a>(message: &'a [u8], words: &mut Words) -> Option<Event<'a>
         b'A' | b'R' | b'B' | b'S' | b'G' | b'P' | b'W' => {
             nccl_coll::parse(message, &mut words.call)
                 .map(Event::Coll)
+                .or_else(|| nccl_coll::begins(message).then_some(Event::TornCall))
                 .or_else(|| progress(message, words))
         }
         b'n' if message.starts_with(b"ncclComm") => comm_init(message),

@@ -55,6 +55,11 @@ pub(super) fn parse(message: &[u8], last: &mut Last) -> Option<Coll> {
     Some(coll)
 }
 
+/// True if the line of a call begins here.
+pub(super) fn begins(message: &[u8]) -> bool {
+    func(message).is_some_and(|(_, rest)| rest.0.starts_with(b": opCount "))
+}
+
 /// From the datatype on a call is mostly the same, byte for byte, as the one before.
 #[derive(Debug, Default)]
 pub(super) struct Last {
