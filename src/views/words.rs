@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::engine::finding::Fix;
-use crate::engine::snapshot::RankView;
-use crate::engine::vocab::{Phase, State};
+use crate::engine::snapshot::{RankView, Verdict};
+use crate::engine::vocab::{Class, Phase, State};
 
 use super::escape::{Glyphs, harmless};
 
@@ -130,6 +130,27 @@ pub fn headline(state: State) -> &'static str {
         State::Hung => "HUNG",
         State::Failed => "FAILED",
         State::Inconclusive => "CANNOT TELL",
+    }
+}
+
+/// What a fix does to the fault. What sets nothing and cures nothing finds out more.
+#[must_use]
+pub fn effect(fix: &Fix) -> &'static str {
+    match fix {
+        Fix { cures: true, .. } => "cures it",
+        Fix { env, .. } if env.is_empty() => "next step",
+        _ => "works around it",
+    }
+}
+
+/// What the state of a verdict means, in one line.
+#[must_use]
+pub fn gloss_of(verdict: &Verdict) -> &'static str {
+    match (verdict.state, verdict.class) {
+        (State::Waiting, Class::MismatchedCollective) => {
+            "ranks called different things; nothing shows yet whether that hangs or goes on with wrong numbers"
+        }
+        (state, _) => gloss(state),
     }
 }
 

@@ -25,9 +25,40 @@ pub(super) fn add(
         "WAIT003" => unreachable_store(scene, records, captures, draft),
         "PLUG001" => plugin(scene, draft),
         "VER002" => known_versions(scene, draft),
+        "WAIT001" => timeouts(scene, records, draft),
         "COLL005" => fingerprints(scene, records, draft),
         _ => {}
     }
+}
+
+/// What each rank gave up on: the ranks do not always wait in the same call.
+fn timeouts(scene: &Scene<'_>, records: &[(WriterIx, &HitRecord)], draft: &mut Draft<'_>) {
+    let mut of: BTreeMap<(u64, &str), (u64, BTreeSet<u32>)> = BTreeMap::new();
+    for (writer, record) in records {
+        let Some(captures) = record.captures.first() else {
+            continue;
+        };
+        let get = |name: &str| captures.get(name).map(String::as_str);
+        let number = |name: &str| get(name).and_then(|text| text.parse().ok());
+        if let (Some(op), Some(seq), Some(ran)) = (get("op"), number("seq"), number("ran_ms")) {
+            let (longest, ranks) = of.entry((seq, op)).or_default();
+            *longest = ran.max(*longest);
+            ranks.extend(scene.ranks.rank_of(*writer));
+        }
+    }
+    let one = of.len() <= 1;
+    let part = |((seq, op), (ran, ranks)): (&(u64, &str), &(u64, BTreeSet<u32>))| {
+        let call = format!("{op} number {seq} after {ran} ms");
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        match ranks.is_empty() || one {
+            true => call,
+            false => format!("{call} on {noun} {}", ranges(ranks.iter().copied())),
+        }
+    };
+    let parts: Vec<String> = of.iter().map(part).collect();
+    draft
+        .fact("what", parts.join(", "))
+        .fact("one", if one { "yes" } else { "" });
 }
 
 /// The value of NCCL_SOCKET_IFNAME in the logs that the rule matched in, and whose it is alone.

@@ -172,8 +172,8 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
     let (major, minor) = (&sides[0], &sides[1]);
     let others: usize = sides[1..].iter().map(|side| side.ranks.len()).sum();
     let majority = major.ranks.len() > others;
-    let went_on = went_on(scene, comm, &members, ordinal)
-        || (!proven_standstill(scene) && hangs_nobody(&major.call, &minor.call));
+    let seen_to = went_on(scene, comm, &members, ordinal);
+    let went_on = seen_to || (!proven_standstill(scene) && hangs_nobody(&major.call, &minor.call));
     let swapped = swapped(scene, comm, &members, ordinal, major, minor);
     let id = match (went_on, swapped, majority) {
         (true, ..) => "COLL004",
@@ -198,8 +198,13 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         .fact("majority", named(scene, comm, &major.ranks))
         .fact("majority_call", major.call.words())
         .fact("aspect", major.call.difference(&minor.call))
+        .fact("went_on", if seen_to { "yes" } else { "" })
         .ranks(world_ranks(scene, comm, &reached))
-        .sure(Confidence::Certain);
+        .sure(if went_on && !seen_to {
+            Confidence::Likely
+        } else {
+            Confidence::Certain
+        });
     if majority {
         draft.accuse(world_ranks(scene, comm, &odd));
     }

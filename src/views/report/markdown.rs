@@ -119,11 +119,7 @@ impl Page<'_> {
     }
 
     fn fix(&mut self, fix: &Fix) {
-        let effect = if fix.cures {
-            "cures it"
-        } else {
-            "works around it"
-        };
+        let effect = words::effect(fix);
         let ranks = words::ranks(fix.ranks.iter().copied());
         let on = if ranks.is_empty() {
             ranks

@@ -2,7 +2,7 @@
 
 use crate::engine::finding::{Finding, Fix};
 use crate::engine::snapshot::{InputsView, Snapshot};
-use crate::engine::vocab::State;
+use crate::engine::vocab::{Role, State};
 use crate::views::escape::{self, Glyphs};
 use crate::views::words;
 
@@ -153,7 +153,7 @@ impl Text<'_> {
         );
         if verdict.state == State::Waiting {
             self.page
-                .paragraph(self.shape(1), Tone::Quiet, words::gloss(verdict.state));
+                .paragraph(self.shape(1), Tone::Quiet, words::gloss_of(verdict));
         }
         self.page
             .paragraph(self.shape(1), Tone::Strong, &verdict.summary);
@@ -264,11 +264,7 @@ impl Text<'_> {
     }
 
     fn fix(&mut self, fix: &Fix) {
-        let effect = if fix.cures {
-            "cures it"
-        } else {
-            "works around it"
-        };
+        let effect = words::effect(fix);
         let on = match words::ranks(fix.ranks.iter().copied()) {
             ranks if ranks.is_empty() => ranks,
             ranks => format!(" on {ranks}"),
@@ -327,7 +323,9 @@ impl Text<'_> {
                 self.page
                     .paragraph(self.shape(10), Tone::Plain, finding.explanation.trim());
                 self.evidence(finding);
-                for fix in &finding.fixes {
+                // What follows from the cause is cured with it.
+                let own = finding.role != Role::Symptom;
+                for fix in finding.fixes.iter().filter(|_| own) {
                     self.fix(fix);
                 }
             } else {

@@ -44,6 +44,7 @@ pub(super) fn finding(scene: &Scene<'_>, stand: &super::Stand<'_>) -> Option<Fin
         .fact("comm", group.name.clone())
         .fact("minority", ranges(minor.ranks.iter().copied()))
         .fact("minority_call", words(odd))
+        .fact("went_on", if id == "COLL004" { "yes" } else { "" })
         .fact("majority", ranges(major.ranks.iter().copied()))
         .fact("majority_call", words(usual))
         .fact("aspect", aspect.unwrap_or("number of calls"))
@@ -85,13 +86,15 @@ fn common_sites(common: &Common, split: &Split<'_>) -> Option<String> {
         let site = super::site(common, &side.entries[0])?;
         let call = common.call(side.entries[0].call).function();
         let one = side.ranks.len() == 1;
-        let (rank, is) = if one {
-            ("rank", "is")
-        } else {
-            ("ranks", "are")
+        let left = side.entries.iter().all(|entry| split.group.is_done(entry));
+        let (rank, is) = match (one, left) {
+            (true, false) => ("rank", "is in"),
+            (false, false) => ("ranks", "are in"),
+            (true, true) => ("rank", "was through with"),
+            (false, true) => ("ranks", "were through with"),
         };
         Some(format!(
-            "{rank} {} {is} in {call} at {site}",
+            "{rank} {} {is} {call} at {site}",
             ranges(side.ranks.iter().copied())
         ))
     };
