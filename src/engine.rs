@@ -16,6 +16,7 @@ pub mod dump;
 pub mod event;
 pub mod finding;
 pub mod frame;
+pub mod gpu;
 pub mod hits;
 pub mod ids;
 pub mod input;
@@ -137,6 +138,7 @@ impl Engine {
             }
             Input::Ras { source, reply } => self.ras(seen, source, reply),
             Input::Process { host, pid, state } => self.job.process(&host, pid, state),
+            Input::Gpu { host, sample } => self.job.gpus.take(host, seen, *sample),
             Input::Claim { stuck_for } => self.claim = Some(stuck_for),
             Input::Tick => {
                 self.watched_since = self.watched_since.or(seen);

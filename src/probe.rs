@@ -1,3 +1,4 @@
 //! What this host is: libraries, devices, interfaces.
 
+pub mod gpu;
 pub mod nccl_library;

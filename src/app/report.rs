@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::host;
 use super::ras::{self as ras_app, Asking};
 use crate::engine::Engine;
 use crate::engine::ids::SourceId;
@@ -30,6 +31,8 @@ pub struct Plan {
     pub claim: Option<Option<Duration>>,
     /// Whether RAS is asked, beside what was read; never unasked.
     pub ras: Asking,
+    /// Whether this host's GPUs are asked once.
+    pub gpu: bool,
     /// Called before a named pipe is opened, which waits for its writer.
     pub on_pipe: Option<fn(&Path)>,
 }
@@ -72,7 +75,7 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     taken.extend(stdin.then(|| "stdin".to_owned()));
     taken.extend(journals.iter().map(|path| path.display().to_string()));
     reading.problems = problems;
-    if taken.is_empty() && plan.ras.endpoints.is_empty() {
+    if taken.is_empty() && plan.ras.endpoints.is_empty() && !plan.gpu {
         if reading.problems.is_empty() {
             reading.problems.push(no_logs(&plan.paths));
         }
@@ -114,6 +117,20 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     for endpoint in &plan.ras.endpoints {
         reading.ask(endpoint, plan.ras.force);
         taken.push(format!("RAS at {endpoint}"));
+    }
+    if plan.gpu {
+        match host::gpus_once(&reading.engine.snapshot()) {
+            Ok((host, sample)) => {
+                taken.push(format!("GPUs of {host}"));
+                let sample = Box::new(sample);
+                reading.engine.handle(None, Input::Gpu { host, sample });
+            }
+            Err(error) => reading.problems.push(InputError::because(
+                "look at the GPUs of",
+                Path::new("this host"),
+                error.to_string(),
+            )),
+        }
     }
     if let Some(stuck_for) = plan.claim {
         reading.engine.handle(None, Input::Claim { stuck_for });

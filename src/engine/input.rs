@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::gpu::GpuSample;
 use super::ids::SourceId;
 
 /// Nanoseconds since the Unix epoch, as the source that saw the input measured them.
@@ -80,9 +81,8 @@ pub enum ProcessState {
 
 /// One thing that the outside tells the engine.
 ///
-/// A journal is these, one after another, each with the time it was seen. GPU samples, RAS replies
-/// and self-test events join here as further variants; a journal's reader skips and counts kinds it
-/// does not know.
+/// A journal is these, one after another, each with the time it was seen. Further kinds join here as
+/// variants; a journal's reader skips and counts kinds it does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
     /// A new source; must come before its bytes.
@@ -131,6 +131,13 @@ pub enum Input<'a> {
         pid: u32,
         /// What was seen.
         state: ProcessState,
+    },
+    /// The GPUs of a host said this of themselves.
+    Gpu {
+        /// Host name as the processes print it.
+        host: String,
+        /// What they said.
+        sample: Box<GpuSample>,
     },
     /// The user says that the job stands still (`--stuck`), for this long if given.
     Claim {

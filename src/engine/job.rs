@@ -1,6 +1,7 @@
 //! The job model: what every writer's lines add up to. Nothing here judges.
 
 mod comm;
+mod gpus;
 mod kept;
 mod rankmap;
 mod ras;
@@ -12,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use comm::NO_ORDINAL;
 pub use comm::{Call, Comm, CommKey, Member, MemberIx};
+pub use gpus::{Gpus, HostGpus, LinkPast, Past, XidSeen};
 pub use kept::Kept;
 pub use rankmap::{CommRec, RankRec, Ranks, world_size};
 pub use ras::{Answer, Answers};
@@ -47,6 +49,8 @@ pub struct Job {
     pub processes: Vec<(String, u32, ProcessState)>,
     /// What NCCL RAS answered.
     pub ras: Answers,
+    /// What the GPUs said of themselves.
+    pub gpus: Gpus,
     call_ids: FxHashMap<Call, u32>,
     comm_ids: FxHashMap<CommKey, CommIx>,
     touched_writers: Vec<WriterIx>,

@@ -81,6 +81,10 @@ impl What {
                 pid: *pid,
                 state: *state,
             }),
+            Input::Gpu { host, sample } => Self::Other(Input::Gpu {
+                host: host.clone(),
+                sample: sample.clone(),
+            }),
             Input::Claim { stuck_for } => Self::Other(Input::Claim {
                 stuck_for: *stuck_for,
             }),
@@ -144,7 +148,9 @@ impl What {
                 | Input::Ras { source, .. }
                 | Input::Dump { source, .. }
                 | Input::Ended { source, .. } => Some(*source),
-                Input::Process { .. } | Input::Claim { .. } | Input::Tick => None,
+                Input::Process { .. } | Input::Gpu { .. } | Input::Claim { .. } | Input::Tick => {
+                    None
+                }
             },
         }
     }
@@ -163,7 +169,7 @@ impl What {
                 | Input::Ras { source, .. }
                 | Input::Dump { source, .. }
                 | Input::Ended { source, .. } => shift(source),
-                Input::Process { .. } | Input::Claim { .. } | Input::Tick => {}
+                Input::Process { .. } | Input::Gpu { .. } | Input::Claim { .. } | Input::Tick => {}
             },
         }
     }

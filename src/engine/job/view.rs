@@ -7,7 +7,7 @@ use super::rankmap::{CommRec, RankRec, Ranks};
 use super::{Job, Record};
 use crate::engine::demux::{Hint, Writer};
 use crate::engine::snapshot::{
-    AddressView, CommView, HostView, JobView, MemberView, RankView, ValuesView,
+    AddressView, CommView, GpusView, HostView, JobView, MemberView, RankView, ValuesView,
 };
 use crate::engine::vocab::Phase;
 use crate::engine::witness::recorder::{self, Recorded};
@@ -43,6 +43,7 @@ impl Job {
             ras: self.ras_listeners(ranks),
             versions: self.versions(ranks),
             env: self.env(ranks),
+            gpus: self.gpu_views(),
         };
         recorder::view::add(&self.recorder, recorded, &mut view);
         view
@@ -82,6 +83,7 @@ impl Job {
             pid: rec.pid,
             gpu: active.filter(|m| m.known_start).map(gpu),
             bus_id: active.and_then(|m| m.bus_id).map(|id| format!("{id:x}")),
+            gpu_at: self.gpu_at(rec.host.as_deref(), active.and_then(|m| m.bus_id), rec.pid),
             phase: self.phase(&records),
             collective: active.filter(|m| m.reached > 0).map(|m| m.reached),
             function: active
@@ -113,6 +115,7 @@ impl Job {
             pid: record.pid.or(hinted),
             gpu: None,
             bus_id: None,
+            gpu_at: None,
             phase: self.phase(&[record]),
             collective: None,
             function: None,
@@ -124,6 +127,34 @@ impl Job {
             absent: false,
             finding: None,
         }
+    }
+
+    fn gpu_views(&self) -> Vec<GpusView> {
+        let hosts = self.gpus.hosts.iter().map(|(host, gpus)| GpusView {
+            host: host.clone(),
+            sample: gpus.last.clone(),
+            seen: gpus.seen,
+            xids: gpus.xids.iter().map(|x| (x.gpu, x.xid, x.count)).collect(),
+        });
+        hosts.collect()
+    }
+
+    /// Where the GPU of a rank stands: by the bus id that it printed, else by its process.
+    fn gpu_at(
+        &self,
+        host: Option<&str>,
+        bus_id: Option<u64>,
+        pid: Option<u32>,
+    ) -> Option<(usize, usize)> {
+        let host = host?;
+        let at = self.gpus.hosts.keys().position(|known| known == host)?;
+        let gpus = self.gpus.hosts.get(host)?;
+        let gpu = match bus_id {
+            Some(bus_id) => gpus.by_bus_id(bus_id)?,
+            None => gpus.by_pid(pid?)?,
+        };
+        let index = gpus.last.gpus.iter().position(|g| g.index == gpu.index)?;
+        Some((at, index))
     }
 
     /// How far the records of one rank got, ends included.

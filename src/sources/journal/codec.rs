@@ -22,6 +22,7 @@ mod kind {
     pub(super) const TICK: u8 = 8;
     pub(super) const DUMP: u8 = 9;
     pub(super) const RAS: u8 = 10;
+    pub(super) const GPU: u8 = 11;
 }
 
 const SOURCE_KINDS: [SourceKind; 6] = [
@@ -102,6 +103,12 @@ pub(crate) fn encode(out: &mut Vec<u8>, before: &mut u64, seen: Option<Time>, in
             varint(&mut payload, u64::from(*pid));
             varint(&mut payload, number(&PROCESS_STATES, state));
             (kind::PROCESS, &[])
+        }
+        Input::Gpu { host, sample } => {
+            text(&mut payload, host);
+            // JSON: later versions add fields, and blocks are packed.
+            serde_json::to_writer(&mut payload, sample).expect("plain data and a Vec");
+            (kind::GPU, &[])
         }
         Input::Claim { stuck_for } => {
             let nanos = stuck_for.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
@@ -245,6 +252,10 @@ fn decode(kind: u8, mut fields: Fields<'_>) -> Option<What> {
             host: fields.text()?,
             pid: fields.u32()?,
             state: fields.one_of(&PROCESS_STATES)?,
+        },
+        kind::GPU => Input::Gpu {
+            host: fields.text()?,
+            sample: serde_json::from_slice(fields.0).ok()?,
         },
         kind::CLAIM => Input::Claim {
             stuck_for: fields.maybe(Fields::varint)?.map(Duration::from_nanos),
