@@ -29,6 +29,7 @@ mod recent;
 pub mod snapshot;
 pub mod vocab;
 pub mod witness;
+pub mod xid;
 
 use std::time::Duration;
 
@@ -137,7 +138,12 @@ impl Engine {
                 }
             }
             Input::Ras { source, reply } => self.ras(seen, source, reply),
-            Input::Process { host, pid, state } => self.job.process(&host, pid, state),
+            Input::Process {
+                host,
+                pid,
+                state,
+                load,
+            } => self.job.processes.take(host, pid, seen, state, load),
             Input::Gpu { host, sample } => self.job.gpus.take(host, seen, *sample),
             Input::Claim { stuck_for } => self.claim = Some(stuck_for),
             Input::Tick => {

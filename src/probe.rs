@@ -2,3 +2,4 @@
 
 pub mod gpu;
 pub mod nccl_library;
+pub mod process;

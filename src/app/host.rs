@@ -1,17 +1,20 @@
-//! Looks at this host's GPUs while a job with ranks on it is watched, and once for a report.
+//! Looks at this host's GPUs and at the job's processes on it while a job is watched, and at the GPUs
+//! once for a report.
 //!
-//! **Architecture invariant:** the GPUs are only asked, and their driver is never waited for by
-//! anything but their own threads.
+//! **Architecture invariant:** GPUs and processes are only asked, and the driver is never waited for
+//! by anything but the GPUs' own threads.
 
 use std::time::{Duration, Instant};
 
 use super::clock::Clock;
 use super::engine_thread::{Msg, Sender};
+use super::lines::Lines;
 use crate::engine::gpu::GpuSample;
 use crate::engine::input::Input;
 use crate::engine::snapshot::Snapshot;
 use crate::probe::gpu::{NoGpus, Sampler};
-use crate::sources::record::{Record, What};
+use crate::probe::process::Looker;
+use crate::sources::record::{self as source, Record};
 
 /// Between two samples.
 const EVERY: Duration = Duration::from_secs(1);
@@ -19,6 +22,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_millis(100);
 /// A report waits this long for GPUs that answer slowly.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Processes of one host that are looked at.
+const PROCESSES: usize = 1_024;
 
 /// The name of this host, as far as it goes before the first dot.
 #[must_use]
@@ -49,12 +54,21 @@ pub fn gpus_once(snapshot: &Snapshot) -> Result<(String, GpuSample), NoGpus> {
     Ok((host, sampler.sample()))
 }
 
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Processes and GPUs.
+    Everything,
+    /// Processes alone.
+    Processes,
+}
+
 /// Looks again and again until the watch ends.
-pub(crate) fn poll(sender: &Sender, clock: Clock) {
+pub(crate) fn poll(what: What, sender: &Sender, lines: &Lines, clock: Clock) {
     let here = here();
     let mut host = None;
-    let mut sampler = None;
-    let mut told = false;
+    let mut gpus = Gpus::Unasked;
+    let mut looker = Looker::default();
     let mut next = Instant::now();
     loop {
         // Short naps, so that the end of the watch is not waited for.
@@ -66,31 +80,70 @@ pub(crate) fn poll(sender: &Sender, clock: Clock) {
             continue;
         }
         next = Instant::now() + EVERY;
+        let snapshot = sender.shared.snapshot();
         if host.is_none() {
-            host = as_printed(&sender.shared.snapshot(), &here);
+            host = as_printed(&snapshot, &here);
         }
         let Some(host) = &host else { continue };
-        if sampler.is_none() && !told {
-            sampler = match Sampler::start() {
-                Ok(started) => Some(started),
-                // A host without GPUs is no news to anybody.
-                Err(_) => {
-                    told = true;
-                    None
-                }
-            };
+        let send = |input| {
+            sender.send(Msg::Record(Record {
+                seen: Some(clock.now()),
+                what: source::What::Other(input),
+            }))
+        };
+        for input in processes(&mut looker, &snapshot, host, lines) {
+            send(input);
         }
-        let Some(sampler) = &sampler else { continue };
-        let sample = sampler.sample();
-        if sample.gpus.is_empty() {
-            continue;
+        if what == What::Everything
+            && let Some(sample) = gpus.sample()
+        {
+            let (host, sample) = (host.clone(), Box::new(sample));
+            send(Input::Gpu { host, sample });
         }
-        sender.send(Msg::Record(Record {
-            seen: Some(clock.now()),
-            what: What::Other(Input::Gpu {
-                host: host.clone(),
-                sample: Box::new(sample),
-            }),
-        }));
     }
+}
+
+/// The GPUs, once somebody wants to know.
+enum Gpus {
+    Unasked,
+    /// A host without GPUs is no news to anybody.
+    None,
+    Sampled(Sampler),
+}
+
+impl Gpus {
+    fn sample(&mut self) -> Option<GpuSample> {
+        if matches!(self, Self::Unasked) {
+            *self = Sampler::start().map_or(Self::None, Self::Sampled);
+        }
+        let Self::Sampled(sampler) = self else {
+            return None;
+        };
+        let sample = sampler.sample();
+        (!sample.gpus.is_empty()).then_some(sample)
+    }
+}
+
+/// Looks at the job's processes on this host.
+fn processes(
+    looker: &mut Looker,
+    snapshot: &Snapshot,
+    host: &str,
+    lines: &Lines,
+) -> Vec<Input<'static>> {
+    let ranks = snapshot.job.ranks.iter();
+    let ranks = ranks.filter(|rank| rank.rank.is_some() && rank.host.as_deref() == Some(host));
+    let pids: Vec<u32> = ranks.filter_map(|rank| rank.pid).take(PROCESSES).collect();
+    let new = pids.iter().any(|pid| !looker.knows(*pid));
+    let last_word = new.then(|| lines.last_word()).flatten();
+    let inputs = pids.into_iter().filter_map(|pid| {
+        let (state, load) = looker.look(pid, last_word)?;
+        Some(Input::Process {
+            host: host.to_owned(),
+            pid,
+            state,
+            load,
+        })
+    });
+    inputs.collect()
 }

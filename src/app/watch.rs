@@ -179,10 +179,13 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
         let (asking, sender) = (plan.ras.clone(), sender.clone());
         spawn("ras", move || ras_poll(&asking, &ids, &sender, clock))?;
     }
-    if !plan.no_gpu {
-        let sender = sender.clone();
-        spawn("host", move || host::poll(&sender, clock))?;
-    }
+    let what = if plan.no_gpu {
+        host::What::Processes
+    } else {
+        host::What::Everything
+    };
+    let (looking, written) = (sender.clone(), Arc::clone(&lines));
+    spawn("host", move || host::poll(what, &looking, &written, clock))?;
     if follows {
         spawn("tail", move || follow(tailer, &lines, &sender, clock))?;
     }

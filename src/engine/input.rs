@@ -69,7 +69,7 @@ pub enum EndReason {
 pub enum ProcessState {
     /// Runs or sleeps.
     Running,
-    /// Stopped by a signal or debugger (T).
+    /// Stopped by a signal (T).
     Stopped,
     /// Waits in the kernel (D).
     Uninterruptible,
@@ -77,6 +77,19 @@ pub enum ProcessState {
     Zombie,
     /// No such process any more.
     Gone,
+    /// Held by a debugger (t).
+    Traced,
+}
+
+/// What a process does, as far as it was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessLoad {
+    /// CPU time since the last look, in percent of one core.
+    pub cpu_percent: Option<u32>,
+    /// Its threads.
+    pub threads: Option<u32>,
+    /// Those that NCCL named.
+    pub nccl_threads: Option<u32>,
 }
 
 /// One thing that the outside tells the engine.
@@ -131,6 +144,8 @@ pub enum Input<'a> {
         pid: u32,
         /// What was seen.
         state: ProcessState,
+        /// What it does.
+        load: ProcessLoad,
     },
     /// The GPUs of a host said this of themselves.
     Gpu {

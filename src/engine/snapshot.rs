@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use super::gpu::{Gpu, GpuSample};
 use super::input::{EndReason, SourceKind, Time};
+use super::job::ProcessSeen;
 use super::vocab::{Class, Confidence, Phase, State};
 use super::witness::Said;
 
@@ -130,6 +131,8 @@ pub struct RankView {
     pub bus_id: Option<String>,
     /// Where the state of its GPU stands: index into [`JobView::gpus`], and of the GPU in there.
     pub gpu_at: Option<(usize, usize)>,
+    /// What the operating system says of its process, if somebody looked.
+    pub process: Option<ProcessSeen>,
     /// How far it has got.
     pub phase: Phase,
     /// For [`Phase::Collective`]: the ordinal of its last collective on its last communicator, from 1.

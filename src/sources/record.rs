@@ -76,10 +76,16 @@ impl What {
                 why: *why,
                 detail: detail.clone(),
             }),
-            Input::Process { host, pid, state } => Self::Other(Input::Process {
+            Input::Process {
+                host,
+                pid,
+                state,
+                load,
+            } => Self::Other(Input::Process {
                 host: host.clone(),
                 pid: *pid,
                 state: *state,
+                load: *load,
             }),
             Input::Gpu { host, sample } => Self::Other(Input::Gpu {
                 host: host.clone(),

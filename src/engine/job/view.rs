@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::comm::{CommKey, Member};
 use super::rankmap::{CommRec, RankRec, Ranks};
-use super::{Job, Record};
+use super::{Job, ProcessSeen, Record};
 use crate::engine::demux::{Hint, Writer};
 use crate::engine::snapshot::{
     AddressView, CommView, GpusView, HostView, JobView, MemberView, RankView, ValuesView,
@@ -83,7 +83,8 @@ impl Job {
             pid: rec.pid,
             gpu: active.filter(|m| m.known_start).map(gpu),
             bus_id: active.and_then(|m| m.bus_id).map(|id| format!("{id:x}")),
-            gpu_at: self.gpu_at(rec.host.as_deref(), active.and_then(|m| m.bus_id), rec.pid),
+            gpu_at: self.gpu_at(rec),
+            process: self.process(rec.host.as_deref(), rec.pid),
             phase: self.phase(&records),
             collective: active.filter(|m| m.reached > 0).map(|m| m.reached),
             function: active
@@ -116,6 +117,7 @@ impl Job {
             gpu: None,
             bus_id: None,
             gpu_at: None,
+            process: self.process(record.host.as_deref(), record.pid),
             phase: self.phase(&[record]),
             collective: None,
             function: None,
@@ -139,22 +141,17 @@ impl Job {
         hosts.collect()
     }
 
-    /// Where the GPU of a rank stands: by the bus id that it printed, else by its process.
-    fn gpu_at(
-        &self,
-        host: Option<&str>,
-        bus_id: Option<u64>,
-        pid: Option<u32>,
-    ) -> Option<(usize, usize)> {
-        let host = host?;
+    /// Where the GPU of a rank stands in the view.
+    fn gpu_at(&self, rec: &RankRec) -> Option<(usize, usize)> {
+        let (gpus, gpu) = self.gpu_of(rec)?;
+        let host = rec.host.as_deref()?;
         let at = self.gpus.hosts.keys().position(|known| known == host)?;
-        let gpus = self.gpus.hosts.get(host)?;
-        let gpu = match bus_id {
-            Some(bus_id) => gpus.by_bus_id(bus_id)?,
-            None => gpus.by_pid(pid?)?,
-        };
         let index = gpus.last.gpus.iter().position(|g| g.index == gpu.index)?;
         Some((at, index))
+    }
+
+    fn process(&self, host: Option<&str>, pid: Option<u32>) -> Option<ProcessSeen> {
+        self.processes.get(host?, pid?).copied()
     }
 
     /// How far the records of one rank got, ends included.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::engine::finding::{Evidence, Finding, Fix};
 use crate::engine::gpu::{Gpu, GpuSample, Means};
 use crate::engine::input::{EndReason, SourceKind};
+use crate::engine::job::ProcessSeen;
 use crate::engine::snapshot::{
     AddressView, CommView, GpusView, HostView, InputsView, JobView, MemberView, RankView, Snapshot,
     SourceView, ValuesView, Verdict,
@@ -113,6 +114,14 @@ struct JsonGpuState {
 }
 
 #[derive(Serialize)]
+struct JsonProcess {
+    state: &'static str,
+    cpu_percent: Option<u32>,
+    threads: Option<u32>,
+    nccl_threads: Option<u32>,
+}
+
+#[derive(Serialize)]
 struct JsonXid {
     gpu: u32,
     xid: u64,
@@ -167,6 +176,9 @@ struct JsonRank<'a> {
     /// What its GPU does; left out where it was not asked. All of it stands in `gpus`.
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_state: Option<JsonGpuState>,
+    /// What the operating system says of its process; left out where nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process: Option<JsonProcess>,
     phase: Option<Phase>,
     collective: Option<u64>,
     function: Option<&'a str>,
@@ -367,6 +379,15 @@ fn address(address: &AddressView, grouped: bool) -> JsonAddress<'_> {
     }
 }
 
+fn process(seen: ProcessSeen) -> JsonProcess {
+    JsonProcess {
+        state: words::process_state(seen.state),
+        cpu_percent: seen.load.cpu_percent,
+        threads: seen.load.threads,
+        nccl_threads: seen.load.nccl_threads,
+    }
+}
+
 fn gpu_state(gpu: &Gpu) -> JsonGpuState {
     JsonGpuState {
         index: gpu.index,
@@ -389,6 +410,7 @@ fn rank<'a>(rank: &'a RankView, job: &'a JobView) -> JsonRank<'a> {
         gpu: rank.gpu,
         bus_id: rank.bus_id.as_deref().and_then(known),
         gpu_state: job.gpu_of(rank).map(gpu_state),
+        process: rank.process.map(process),
         phase: (!rank.absent).then_some(rank.phase),
         collective: rank.collective,
         function: rank.function.as_deref().and_then(known),
@@ -451,6 +473,7 @@ fn group(ranks: Vec<JsonRank<'_>>) -> Vec<JsonRank<'_>> {
             gpu: None,
             bus_id: None,
             gpu_state: None,
+            process: None,
             phase: some.phase,
             collective: some.collective,
             function: some.function,
