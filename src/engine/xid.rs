@@ -209,8 +209,8 @@ mod tests {
     #[test]
     fn the_table_is_sorted_and_each_number_stands_once() {
         assert!(TABLE.windows(2).all(|pair| pair[0].xid < pair[1].xid));
-        assert_eq!(meaning(79).map(|m| m.whose), Some(Whose::Hardware));
-        assert_eq!(meaning(31).map(|m| m.whose), Some(Whose::Program));
+        assert_eq!(meaning(79).map(|m| m.whose), Some(Hardware));
+        assert_eq!(meaning(31).map(|m| m.whose), Some(Program));
         assert_eq!(meaning(7), None);
     }
 }

@@ -101,7 +101,7 @@ fn load(gpu: &Gpu) -> String {
         .map_or_else(String::new, |limit| format!(" of {} W", watts(limit)));
     let power = or_unknown(gpu.power_mw.map(watts), " W");
     let mut line = format!(
-        "busy {}, power {power}{limit}, {}, SM clock {}",
+        "busy {}, power {power}{limit}, temperature {}, SM clock {}",
         or_unknown(gpu.busy, "%"),
         or_unknown(gpu.temperature_c, " C"),
         or_unknown(gpu.sm_mhz, " MHz"),
@@ -174,8 +174,9 @@ fn bus_line(gpu: &Gpu) -> String {
         "PCIe generation {} of {}, x{} of x{}; sends {}, receives {}",
         or_unknown(bus.generation, ""),
         or_unknown(bus.generation_max, ""),
-        or_unknown(bus.width, ""),
-        or_unknown(bus.width_max, ""),
+        bus.width.map_or_else(|| "?".to_owned(), |w| w.to_string()),
+        bus.width_max
+            .map_or_else(|| "?".to_owned(), |w| w.to_string()),
         speed(bus.sent_kbps),
         speed(bus.received_kbps),
     )
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_called_so() {
-        let lines = gpu_lines(&Gpu::default()).join("\n");
+        let lines = gpu_lines(&Gpu::default())[1..].join("\n");
         assert!(lines.contains("busy unknown, power unknown"), "{lines}");
         assert!(lines.contains("memory unknown of unknown MiB"), "{lines}");
         assert!(!lines.contains(" 0"), "{lines}");
