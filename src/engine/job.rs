@@ -106,12 +106,18 @@ impl Job {
     pub fn gpu_of(&self, rec: &RankRec) -> Option<(&HostGpus, &super::gpu::Gpu)> {
         let gpus = self.gpus.hosts.get(rec.host.as_deref()?)?;
         let records = rec.writers.iter().map(|w| &self.records[w.ix()]);
-        let active = records.filter_map(|r| r.active);
-        let bus_id = active.filter_map(|m| self.members[m.ix()].bus_id).next();
-        let gpu = match bus_id {
-            Some(bus_id) => gpus.by_bus_id(bus_id)?,
-            None => gpus.by_pid(rec.pid?)?,
+        let member = records
+            .filter_map(|r| r.active)
+            .map(|m| &self.members[m.ix()]);
+        let mut member = member.filter(|m| m.known_start);
+        let gpu = match member.next() {
+            Some(member) => {
+                let by_bus = member.bus_id.and_then(|id| gpus.by_bus_id(id));
+                by_bus.or_else(|| gpus.unnamed(member.nvml_dev?))
+            }
+            None => gpus.by_pid(rec.pid?),
         };
+        let gpu = gpu?;
         Some((gpus, gpu))
     }
 

@@ -3,11 +3,13 @@
 //! ```text
 //!  gpu0 thread ─┐ one reading a second, then waits for Xid events
 //!  gpu1 thread ─┼─► slots ─► Sampler::sample
-//!  …           ─┘
+//!  …           ─┤
+//!  gpus thread ─┘ what lies between them
 //! ```
 //!
 //! The driver can take seconds to answer about a GPU that is dying, or never answer. So each GPU has
-//! a thread of its own, and one that does not come back is told as [`Trouble::Silent`].
+//! a thread of its own, and one that does not come back is told as [`Trouble::Silent`]. No such thread
+//! asks about another GPU than its own.
 
 mod raw;
 mod read;
@@ -73,7 +75,7 @@ struct Shared {
 #[derive(Debug)]
 struct Slot {
     gpu: Option<Gpu>,
-    pairs: Vec<Pair>,
+    pairs: Option<Vec<Pair>>,
     xids: Vec<Xid>,
     heard: Instant,
 }
@@ -94,7 +96,7 @@ impl Sampler {
         }
         let slot = |_| Slot {
             gpu: None,
-            pairs: Vec::new(),
+            pairs: None,
             xids: Vec::new(),
             heard: Instant::now(),
         };
@@ -111,8 +113,12 @@ impl Sampler {
             let (nvml, shared) = (Arc::clone(&nvml), Arc::clone(&sampler.shared));
             thread::Builder::new()
                 .name(format!("gpu{index}"))
-                .spawn(move || watch(&nvml, &shared, index, count))?;
+                .spawn(move || watch(&nvml, &shared, index))?;
         }
+        let shared = Arc::clone(&sampler.shared);
+        thread::Builder::new()
+            .name("gpus".to_owned())
+            .spawn(move || watch_pairs(&nvml, &shared, count))?;
         Ok(sampler)
     }
 
@@ -126,14 +132,13 @@ impl Sampler {
         };
         for (index, slot) in (0..).zip(self.shared.slots().iter_mut()) {
             sample.xids.append(&mut slot.xids);
-            sample.pairs.extend(slot.pairs.iter().cloned());
+            sample.pairs.extend(slot.pairs.iter().flatten().cloned());
             let silent = slot.heard.elapsed() > SILENT;
             match &slot.gpu {
                 Some(gpu) if !silent => sample.gpus.push(gpu.clone()),
                 known if silent => {
-                    sample
-                        .gpus
-                        .push(without_values(known.as_ref(), index, Trouble::Silent))
+                    let gpu = without_values(known.as_ref(), index, Trouble::Silent);
+                    sample.gpus.push(gpu);
                 }
                 // Its first reading is not done yet.
                 _ => {}
@@ -144,7 +149,10 @@ impl Sampler {
 
     /// Waits until every GPU was read once, or for this long at most.
     pub fn wait_for_all(&self, patience: Duration) {
-        let unread = |slots: &mut Vec<Slot>| slots.iter().any(|slot| slot.gpu.is_none());
+        let unread = |slots: &mut Vec<Slot>| {
+            let mut slots = slots.iter();
+            slots.any(|slot| slot.gpu.is_none() || slot.pairs.is_none())
+        };
         let slots = self.shared.slots();
         let waited = self.shared.news.wait_timeout_while(slots, patience, unread);
         drop(waited);
@@ -189,31 +197,20 @@ fn cuda_version(number: i32) -> String {
 }
 
 /// Reads one GPU again and again.
-fn watch(nvml: &Nvml, shared: &Shared, index: u32, count: u32) {
+fn watch(nvml: &Nvml, shared: &Shared, index: u32) {
     let mut events = None;
-    let mut paired: Option<Instant> = None;
     while !shared.ended() {
         let started = Instant::now();
         let result = nvml
             .device_by_index(index)
             .map_err(|error| read::trouble(&error))
-            .map(|device| {
-                let due = paired.is_none_or(|at| at.elapsed() >= PAIRS_EVERY);
-                let pairs = due.then(|| read::pairs(nvml, &device, index, count));
-                if due {
-                    paired = Some(started);
-                }
-                (read::gpu(&device, index), pairs)
-            });
+            .map(|device| read::gpu(&device, index));
         {
             let mut slots = shared.slots();
             let slot = &mut slots[index as usize];
             slot.heard = Instant::now();
             match result {
-                Ok((gpu, pairs)) => {
-                    slot.pairs = pairs.unwrap_or_else(|| std::mem::take(&mut slot.pairs));
-                    slot.gpu = Some(keep_identity(gpu, slot.gpu.as_ref()));
-                }
+                Ok(gpu) => slot.gpu = Some(keep_identity(gpu, slot.gpu.as_ref())),
                 Err(trouble) => {
                     slot.gpu = Some(without_values(slot.gpu.as_ref(), index, trouble));
                 }
@@ -232,6 +229,22 @@ fn watch(nvml: &Nvml, shared: &Shared, index: u32, count: u32) {
                 }
             }
         }
+    }
+}
+
+/// Looks again and again at what lies between the GPUs.
+fn watch_pairs(nvml: &Nvml, shared: &Shared, count: u32) {
+    let mut looked: Option<Instant> = None;
+    while !shared.ended() {
+        if looked.is_none_or(|at| at.elapsed() >= PAIRS_EVERY) {
+            for index in 0..count {
+                let pairs = read::pairs(nvml, index, count);
+                shared.slots()[index as usize].pairs = Some(pairs);
+            }
+            looked = Some(Instant::now());
+            shared.news.notify_all();
+        }
+        thread::sleep(NAP);
     }
 }
 

@@ -113,6 +113,13 @@ impl HostGpus {
         gpus.find(|gpu| gpu.nccl_bus_id() == Some(bus_id))
     }
 
+    /// The GPU with this index, if it never told its bus id.
+    #[must_use]
+    pub fn unnamed(&self, index: i32) -> Option<&Gpu> {
+        let mut gpus = self.last.gpus.iter();
+        gpus.find(|gpu| i32::try_from(gpu.index) == Ok(index) && gpu.bus_id.is_none())
+    }
+
     /// The only GPU that a process computes on.
     #[must_use]
     pub fn by_pid(&self, pid: u32) -> Option<&Gpu> {

@@ -206,8 +206,11 @@ fn remapped(device: &Device<'_>, t: &mut Taker) -> Option<Remapped> {
     })
 }
 
-/// What lies between this GPU and those behind it.
-pub(super) fn pairs(nvml: &Nvml, device: &Device<'_>, index: u32, count: u32) -> Vec<Pair> {
+/// What lies between a GPU and those behind it.
+pub(super) fn pairs(nvml: &Nvml, index: u32, count: u32) -> Vec<Pair> {
+    let Ok(device) = nvml.device_by_index(index) else {
+        return Vec::new();
+    };
     let others = (index + 1..count).filter_map(|b| Some((b, nvml.device_by_index(b).ok()?)));
     others
         .map(|(b, other)| {
