@@ -15,6 +15,7 @@ use unhang::app::replay::script::{FilesScript, JournalScript, Script, save};
 use unhang::app::replay::{self, Start};
 use unhang::app::{demo, report, watch};
 use unhang::engine::catalog::Catalog;
+use unhang::engine::gpu::{Gpu, GpuSample, Link};
 use unhang::engine::ids::SourceId;
 use unhang::engine::input::{
     EndReason, Input, ProcessLoad, ProcessState, SourceInfo, SourceKind, Time,

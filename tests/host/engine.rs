@@ -120,7 +120,7 @@ fn an_xid_says_what_it_means_and_whom_it_points_at() {
             sample.xids.push(Xid {
                 gpu: 0,
                 xid: number,
-            })
+            });
         }));
         // The event is given once and stays known.
         job.after(1).gpus(sample());
@@ -154,7 +154,7 @@ fn a_link_is_down_if_it_was_up_or_its_siblings_are() {
         links[2].mbps = None;
     });
     let mut job = Job::running();
-    job.after(1).gpus(down.clone());
+    job.after(1).gpus(down);
     let finding = job.finding("GPU007").expect("a link that is down");
     assert!(
         finding.title.contains("NVLink 2 of GPU 0"),
@@ -270,7 +270,7 @@ fn a_stranger_on_the_gpu_is_told_if_pids_can_be_compared() {
 fn full_memory_is_a_note() {
     let mut job = Job::running();
     job.after(1).gpus(with(|sample| {
-        sample.gpus[1].memory_used = Some(149_900_000_000)
+        sample.gpus[1].memory_used = Some(149_900_000_000);
     }));
     assert_eq!(job.finding("GPU013").expect("a note").role, Role::Note);
 }
