@@ -163,7 +163,8 @@ trap stop EXIT
 
 watched() { # name: watches the job for a while, records it, and says what came out
     local name=$1 seconds=$2
-    timeout --signal=INT "$seconds" "$unhang" watch --no-ras --record "$out/$name.journal" \
+    # In the foreground: without it the watch gets the signal twice, which ends it at once.
+    timeout --foreground --signal=INT "$seconds" "$unhang" watch --no-ras --record "$out/$name.journal" \
         --format json "$work/job" > "$work/$name.json"
     "$unhang" report --format json "$out/$name.journal" > "$work/$name.replayed.json"
     python3 - "$work/$name.json" "$work/$name.replayed.json" <<'PY'
