@@ -4,6 +4,7 @@ pub mod clock;
 pub mod demo;
 mod engine_thread;
 pub mod handle;
+pub mod host;
 mod lines;
 pub mod ras;
 mod recorder;

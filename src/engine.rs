@@ -16,6 +16,7 @@ pub mod dump;
 pub mod event;
 pub mod finding;
 pub mod frame;
+pub mod gpu;
 pub mod hits;
 pub mod ids;
 pub mod input;
@@ -29,6 +30,7 @@ mod recent;
 pub mod snapshot;
 pub mod vocab;
 pub mod witness;
+pub mod xid;
 
 use std::time::Duration;
 
@@ -141,7 +143,13 @@ impl Engine {
                 }
             }
             Input::Ras { source, reply } => self.ras(seen, source, reply),
-            Input::Process { host, pid, state } => self.job.process(&host, pid, state),
+            Input::Process {
+                host,
+                pid,
+                state,
+                load,
+            } => self.job.processes.take(host, pid, seen, state, load),
+            Input::Gpu { host, sample } => self.job.gpus.take(host, seen, *sample),
             Input::Claim { stuck_for } => self.claim = Some(stuck_for),
             Input::Tick => {
                 self.watched_since = self.watched_since.or(seen);

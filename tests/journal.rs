@@ -15,8 +15,11 @@ use unhang::app::replay::script::{FilesScript, JournalScript, Script, save};
 use unhang::app::replay::{self, Start};
 use unhang::app::{demo, report, watch};
 use unhang::engine::catalog::Catalog;
+use unhang::engine::gpu::{Gpu, GpuSample, Link};
 use unhang::engine::ids::SourceId;
-use unhang::engine::input::{EndReason, Input, ProcessState, SourceInfo, SourceKind, Time};
+use unhang::engine::input::{
+    EndReason, Input, ProcessLoad, ProcessState, SourceInfo, SourceKind, Time,
+};
 use unhang::engine::{Engine, Options};
 use unhang::sources::discover::Discoverer;
 use unhang::sources::journal::read::Journal;
@@ -60,8 +63,18 @@ fn what() -> impl Strategy<Value = What> {
         1 => id.clone().prop_map(|id| What::Other(Input::Truncated(id))),
         1 => (id, reason, any::<Option<String>>())
             .prop_map(|(source, why, detail)| What::Other(Input::Ended { source, why, detail })),
-        1 => (any::<String>(), any::<u32>(), state)
-            .prop_map(|(host, pid, state)| What::Other(Input::Process { host, pid, state })),
+        1 => (any::<String>(), any::<u32>(), state, any::<[Option<u32>; 3]>()).prop_map(
+            |(host, pid, state, [cpu_percent, threads, nccl_threads])| {
+                let load = ProcessLoad { cpu_percent, threads, nccl_threads };
+                What::Other(Input::Process { host, pid, state, load })
+            }
+        ),
+        1 => (any::<String>(), any::<Option<u32>>(), any::<Option<u64>>()).prop_map(|(host, busy, errors)| {
+            let link = Link { crc_errors: errors, ..Link::default() };
+            let gpu = Gpu { busy, links: Some(vec![link]), ..Gpu::default() };
+            let sample = Box::new(GpuSample { gpus: vec![gpu], ..GpuSample::default() });
+            What::Other(Input::Gpu { host, sample })
+        }),
         1 => any::<Option<u64>>()
             .prop_map(|nanos| What::Other(Input::Claim { stuck_for: nanos.map(Duration::from_nanos) })),
         2 => Just(What::Other(Input::Tick)),

@@ -10,6 +10,8 @@ use unhang::engine::snapshot::Snapshot;
 use unhang::views::report::{ReportOptions, markdown, markdown_with, reminder, text};
 use unhang::views::{escape, json};
 
+#[path = "support/gpus.rs"]
+mod gpus;
 #[path = "support/samples.rs"]
 mod samples;
 
@@ -203,7 +205,8 @@ fn json_is_as_documented() {
         })
         .collect();
     let mut seen = BTreeSet::new();
-    for (name, snapshot) in samples::all() {
+    let watched = gpus::beside_ranks(sample("healthy"));
+    for (name, snapshot) in samples::all().into_iter().chain([("gpus", watched)]) {
         for full in [false, true] {
             let shown = json::to_string(&snapshot, full);
             assert!(shown.ends_with("}\n"));

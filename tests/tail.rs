@@ -54,6 +54,7 @@ impl Heard {
             Input::Ras { .. }
             | Input::Dump { .. }
             | Input::Process { .. }
+            | Input::Gpu { .. }
             | Input::Claim { .. }
             | Input::Tick => {
                 unreachable!()

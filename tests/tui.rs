@@ -24,6 +24,8 @@ use unhang::views::tui::ui::Ui;
 use unhang::views::tui::update::{Effect, arrived, update};
 use unhang::views::tui::{self, svg, view};
 
+#[path = "support/gpus.rs"]
+mod gpus;
 #[path = "support/samples.rs"]
 mod samples;
 #[path = "support/screens.rs"]
@@ -456,6 +458,30 @@ fn ranks_are_filtered_sorted_and_kept_selected() {
         Some(11),
         "the selected rank stays selected wherever its row goes"
     );
+}
+
+/// What a GPU does stands beside its rank where there is room, and in full below the table.
+#[test]
+fn the_gpu_stands_beside_its_rank() {
+    let mut bench = Bench::new("healthy");
+    bench.snapshot = gpus::beside_ranks(bench.snapshot);
+    bench.size(80, 40);
+    let shown = bench.keys("2").shown();
+    assert!(shown.contains("100% 118W"), "{shown}");
+    assert!(shown.contains("a kernel spins, most likely waiting in a collective"));
+    assert!(shown.contains("process running, 101% of a core, 84 threads, 6 of NCCL"));
+    assert!(shown.contains("memory unknown of unknown MiB"), "{shown}");
+    assert!(shown.contains("NVLink 1 of 1 up, 1 at 26.5 GB/s, errors unknown"));
+    assert!(shown.contains("lost"), "{shown}");
+    assert!(
+        shown.lines().all(|line| line.chars().count() <= 80),
+        "{shown}"
+    );
+    // Without room for all of it the table alone is left.
+    bench.size(60, 12);
+    let shown = bench.shown();
+    assert!(!shown.contains("118W"), "{shown}");
+    assert!(shown.contains("rank"), "{shown}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::SystemTime;
 
 use super::handle::{LogLine, LogPage, LogRequest};
 use crate::engine::ids::SourceId;
@@ -36,6 +37,16 @@ struct Inner {
 }
 
 impl Lines {
+    /// When any of the files was last written.
+    pub(crate) fn last_word(&self) -> Option<SystemTime> {
+        let inner = self.lock();
+        let written = inner.files.values().filter_map(|path| {
+            let meta = std::fs::metadata(path).ok()?;
+            meta.modified().ok()
+        });
+        written.max()
+    }
+
     /// The bytes of this source stay in this file.
     pub(crate) fn in_file(&self, source: SourceId, path: PathBuf) {
         self.lock().files.insert(source, path);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::host;
 use super::ras::{self as ras_app, Asking};
 use crate::engine::Engine;
 use crate::engine::ids::SourceId;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub ras: Asking,
     /// How long named pipes are waited for that nobody writes to, all together.
     pub pipe_patience: Duration,
+    /// Whether this host's GPUs are asked once.
+    pub gpu: bool,
     /// Called where a named pipe waits for its writer.
     pub on_pipe: Option<fn(&Path)>,
 }
@@ -76,7 +79,7 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     taken.extend(stdin.then(|| "stdin".to_owned()));
     taken.extend(journals.iter().map(|path| path.display().to_string()));
     reading.problems = problems;
-    if taken.is_empty() && plan.ras.endpoints.is_empty() {
+    if taken.is_empty() && plan.ras.endpoints.is_empty() && !plan.gpu {
         if reading.problems.is_empty() {
             reading.problems.push(no_logs(&plan.paths));
         }
@@ -119,6 +122,20 @@ pub fn run(plan: &Plan, engine: Engine) -> Report {
     for endpoint in &plan.ras.endpoints {
         reading.ask(endpoint, plan.ras.force);
         taken.push(format!("RAS at {endpoint}"));
+    }
+    if plan.gpu {
+        match host::gpus_once(&reading.engine.snapshot()) {
+            Ok((host, sample)) => {
+                taken.push(format!("GPUs of {host}"));
+                let sample = Box::new(sample);
+                reading.engine.handle(None, Input::Gpu { host, sample });
+            }
+            Err(error) => reading.problems.push(InputError::because(
+                "look at the GPUs of",
+                Path::new("this host"),
+                error.to_string(),
+            )),
+        }
     }
     if let Some(stuck_for) = plan.claim {
         reading.engine.handle(None, Input::Claim { stuck_for });

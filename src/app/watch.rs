@@ -18,6 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::clock::Clock;
 use super::engine_thread::{Core, INBOX, Live, Msg, Sender};
 use super::handle::{Following, Handle, Mode, Shared, Status};
+use super::host;
 use super::lines::Lines;
 use super::ras::{Asking, poll as ras_poll};
 use super::recorder::Recorder;
@@ -54,6 +55,8 @@ pub struct Plan {
     pub record: Option<PathBuf>,
     /// Whether and how RAS is asked.
     pub ras: Asking,
+    /// Leave the GPUs of this host alone.
+    pub no_gpu: bool,
 }
 
 /// A running watch. Dropping it without [`Watch::finish`] leaves its threads to end by themselves.
@@ -176,6 +179,13 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
         let (asking, sender) = (plan.ras.clone(), sender.clone());
         spawn("ras", move || ras_poll(&asking, &ids, &sender, clock))?;
     }
+    let what = if plan.no_gpu {
+        host::What::Processes
+    } else {
+        host::What::Everything
+    };
+    let (looking, written) = (sender.clone(), Arc::clone(&lines));
+    spawn("host", move || host::poll(what, &looking, &written, clock))?;
     if follows {
         spawn("tail", move || follow(tailer, &lines, &sender, clock))?;
     }

@@ -24,6 +24,9 @@ pub(crate) struct ReportArgs {
     pub(crate) claim: ClaimArgs,
     #[command(flatten)]
     pub(crate) ras: RasArgs,
+    /// Look once at this host's GPUs as well, which belong to the job if it still runs here
+    #[arg(long)]
+    pub(crate) gpu: bool,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -91,6 +94,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> anyhow::Result<u8> {
         claim: args.claim.stuck,
         ras: args.ras.asking()?,
         pipe_patience: WRITER,
+        gpu: args.gpu,
         on_pipe: Some(|path| {
             messages::note(&format!(
                 "{} is a named pipe that nobody writes to yet: waits for it",

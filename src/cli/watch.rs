@@ -41,6 +41,9 @@ pub(crate) struct WatchArgs {
     /// Time between two questions to RAS (such as 30s)
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
     pub(crate) ras_every: Duration,
+    /// Do not look at this host's GPUs; else they are asked once a second where the job has ranks here
+    #[arg(long)]
+    pub(crate) no_gpu: bool,
     /// Without a terminal: how to print the last diagnosis; anything but text prints only that
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -63,6 +66,7 @@ pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
             every: args.ras_every.max(RAS_EVERY),
             ..args.ras.asking()?
         },
+        no_gpu: args.no_gpu,
     };
     let dashboard = common.full_screen();
     let (rules, sound) = common.rule_files();

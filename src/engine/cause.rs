@@ -74,7 +74,8 @@ fn explains(a: &Finding, b: &Finding) -> bool {
             let everyone = b.accused.is_empty() && stops && a.class != Class::RankDied;
             let differ = matches!(a.class, Class::EnvMismatch | Class::VersionMismatch)
                 || (a.class == Class::Launcher && a.effect != Effect::None);
-            (stops && on_same) || everyone || differ || differs_first(a, b) || cut_off(a, b)
+            let held = a.name == "process-held" && b.name != a.name && on_same;
+            held || (stops && on_same) || everyone || differ || differs_first(a, b) || cut_off(a, b)
         }
         // An exception is how an error of a better known kind surfaced.
         Class::VersionMismatch => {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::gpu::GpuSample;
 use super::ids::SourceId;
 
 /// Nanoseconds since the Unix epoch, as the source that saw the input measured them.
@@ -68,7 +69,7 @@ pub enum EndReason {
 pub enum ProcessState {
     /// Runs or sleeps.
     Running,
-    /// Stopped by a signal or debugger (T).
+    /// Stopped by a signal (T).
     Stopped,
     /// Waits in the kernel (D).
     Uninterruptible,
@@ -76,13 +77,25 @@ pub enum ProcessState {
     Zombie,
     /// No such process any more.
     Gone,
+    /// Held by a debugger (t).
+    Traced,
+}
+
+/// What a process does, as far as it was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessLoad {
+    /// CPU time since the last look, in percent of one core.
+    pub cpu_percent: Option<u32>,
+    /// Its threads.
+    pub threads: Option<u32>,
+    /// Those that NCCL named.
+    pub nccl_threads: Option<u32>,
 }
 
 /// One thing that the outside tells the engine.
 ///
-/// A journal is these, one after another, each with the time it was seen. GPU samples, RAS replies
-/// and self-test events join here as further variants; a journal's reader skips and counts kinds it
-/// does not know.
+/// A journal is these, one after another, each with the time it was seen. Further kinds join here as
+/// variants; a journal's reader skips and counts kinds it does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
     /// A new source; must come before its bytes.
@@ -131,6 +144,15 @@ pub enum Input<'a> {
         pid: u32,
         /// What was seen.
         state: ProcessState,
+        /// What it does.
+        load: ProcessLoad,
+    },
+    /// The GPUs of a host said this of themselves.
+    Gpu {
+        /// Host name as the processes print it.
+        host: String,
+        /// What they said.
+        sample: Box<GpuSample>,
     },
     /// The user says that the job stands still (`--stuck`), for this long if given.
     Claim {

@@ -1,7 +1,9 @@
 //! The job model: what every writer's lines add up to. Nothing here judges.
 
 mod comm;
+mod gpus;
 mod kept;
+mod processes;
 mod rankmap;
 mod ras;
 mod record;
@@ -12,7 +14,9 @@ use rustc_hash::FxHashMap;
 
 use comm::NO_ORDINAL;
 pub use comm::{Call, Comm, CommKey, Member, MemberIx};
+pub use gpus::{Gpus, HostGpus, LinkPast, Past, XidSeen};
 pub use kept::Kept;
+pub use processes::{ProcessSeen, Processes};
 pub use rankmap::{CommRec, RankRec, Ranks, world_size};
 pub use ras::{Answer, Answers};
 pub use record::{
@@ -24,7 +28,7 @@ pub use stack::Stack;
 use super::demux::Writer;
 use super::event::{CommInit, Event};
 use super::ids::{CommIx, SourceId, WriterIx};
-use super::input::{ProcessState, Time};
+use super::input::Time;
 use super::limits;
 use super::line::{Head, Line};
 use super::vocab::{LineClass, Phase};
@@ -43,10 +47,12 @@ pub struct Job {
     pub calls: Vec<Call>,
     /// What Flight Recorder dumps say.
     pub recorder: Recorder,
-    /// Process states seen from outside, by host and pid.
-    pub processes: Vec<(String, u32, ProcessState)>,
+    /// What the operating system says of processes.
+    pub processes: Processes,
     /// What NCCL RAS answered.
     pub ras: Answers,
+    /// What the GPUs said of themselves.
+    pub gpus: Gpus,
     call_ids: FxHashMap<Call, u32>,
     comm_ids: FxHashMap<CommKey, CommIx>,
     names: stack::Names,
@@ -116,16 +122,24 @@ impl Job {
         }
     }
 
-    /// A process was seen in a state.
-    pub fn process(&mut self, host: &str, pid: u32, state: ProcessState) {
-        match self
-            .processes
-            .iter_mut()
-            .find(|(h, p, _)| h == host && *p == pid)
-        {
-            Some(known) => known.2 = state,
-            None => self.processes.push((host.to_owned(), pid, state)),
-        }
+    /// The GPU of a rank, and its host: by the bus id that it printed, else by its process.
+    #[must_use]
+    pub fn gpu_of(&self, rec: &RankRec) -> Option<(&HostGpus, &super::gpu::Gpu)> {
+        let gpus = self.gpus.hosts.get(rec.host.as_deref()?)?;
+        let records = rec.writers.iter().map(|w| &self.records[w.ix()]);
+        let member = records
+            .filter_map(|r| r.active)
+            .map(|m| &self.members[m.ix()]);
+        let mut member = member.filter(|m| m.known_start);
+        let gpu = match member.next() {
+            Some(member) => {
+                let by_bus = member.bus_id.and_then(|id| gpus.by_bus_id(id));
+                by_bus.or_else(|| gpus.unnamed(member.nvml_dev?))
+            }
+            None => gpus.by_pid(rec.pid?),
+        };
+        let gpu = gpu?;
+        Some((gpus, gpu))
     }
 
     /// Takes one line and what it says. `borrowed` is true if the line lies in the current chunk,

@@ -1,7 +1,9 @@
 //! What the views see: plain data, cloned at most ten times a second, no borrow, no lock.
 
 use super::finding::Finding;
+use super::gpu::{Gpu, GpuSample};
 use super::input::{EndReason, SourceKind, Time};
+use super::job::ProcessSeen;
 use super::vocab::{Class, Confidence, Phase, State};
 use super::witness::Said;
 
@@ -60,6 +62,30 @@ pub struct JobView {
     pub versions: Vec<ValuesView>,
     /// `NCCL_*` and other variables that ranks said they use.
     pub env: Vec<ValuesView>,
+    /// What the GPUs of hosts say of themselves, by host.
+    pub gpus: Vec<GpusView>,
+}
+
+impl JobView {
+    /// The GPU of a rank, as it was seen last.
+    #[must_use]
+    pub fn gpu_of(&self, rank: &RankView) -> Option<&Gpu> {
+        let (host, gpu) = rank.gpu_at?;
+        self.gpus.get(host)?.sample.gpus.get(gpu)
+    }
+}
+
+/// The GPUs of one host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpusView {
+    /// The host as printed.
+    pub host: String,
+    /// The last sample.
+    pub sample: GpuSample,
+    /// When it was taken.
+    pub seen: Option<Time>,
+    /// Xid errors so far: index of the GPU, number, how often.
+    pub xids: Vec<(u32, u64, u64)>,
 }
 
 /// One host.
@@ -103,6 +129,10 @@ pub struct RankView {
     pub gpu: Option<u32>,
     /// Bus id as printed (hex).
     pub bus_id: Option<String>,
+    /// Where the state of its GPU stands: index into [`JobView::gpus`], and of the GPU in there.
+    pub gpu_at: Option<(usize, usize)>,
+    /// What the operating system says of its process, if somebody looked.
+    pub process: Option<ProcessSeen>,
     /// How far it has got.
     pub phase: Phase,
     /// For [`Phase::Collective`]: the ordinal of its last collective on its last communicator, from 1.

@@ -16,6 +16,10 @@ pub enum Witness {
     Log,
     /// Dumps of PyTorch's Flight Recorder.
     Dump,
+    /// What the GPUs say of themselves.
+    Gpu,
+    /// What the operating system says of the processes.
+    Process,
 }
 
 impl Witness {
@@ -25,6 +29,8 @@ impl Witness {
         match self {
             Self::Log => "log",
             Self::Dump => "dump",
+            Self::Gpu => "gpu",
+            Self::Process => "process",
         }
     }
 }

@@ -19,7 +19,7 @@ use super::plan::{NOT_INHERITED, Plan, Seat};
 use super::protocol::{Event, LINE_BYTES, Step};
 use crate::engine::Engine;
 use crate::engine::ids::SourceId;
-use crate::engine::input::{EndReason, Input, ProcessState, SourceInfo, SourceKind};
+use crate::engine::input::{EndReason, Input, ProcessLoad, ProcessState, SourceInfo, SourceKind};
 use crate::error::InputError;
 
 /// The hidden subcommand that a child is started with.
@@ -583,6 +583,7 @@ fn diagnose(
                 host: host.to_owned(),
                 pid: rank.pid,
                 state,
+                load: ProcessLoad::default(),
             },
         );
     }

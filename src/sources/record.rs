@@ -76,10 +76,20 @@ impl What {
                 why: *why,
                 detail: detail.clone(),
             }),
-            Input::Process { host, pid, state } => Self::Other(Input::Process {
+            Input::Process {
+                host,
+                pid,
+                state,
+                load,
+            } => Self::Other(Input::Process {
                 host: host.clone(),
                 pid: *pid,
                 state: *state,
+                load: *load,
+            }),
+            Input::Gpu { host, sample } => Self::Other(Input::Gpu {
+                host: host.clone(),
+                sample: sample.clone(),
             }),
             Input::Claim { stuck_for } => Self::Other(Input::Claim {
                 stuck_for: *stuck_for,
@@ -144,7 +154,9 @@ impl What {
                 | Input::Ras { source, .. }
                 | Input::Dump { source, .. }
                 | Input::Ended { source, .. } => Some(*source),
-                Input::Process { .. } | Input::Claim { .. } | Input::Tick => None,
+                Input::Process { .. } | Input::Gpu { .. } | Input::Claim { .. } | Input::Tick => {
+                    None
+                }
             },
         }
     }
@@ -163,7 +175,7 @@ impl What {
                 | Input::Ras { source, .. }
                 | Input::Dump { source, .. }
                 | Input::Ended { source, .. } => shift(source),
-                Input::Process { .. } | Input::Claim { .. } | Input::Tick => {}
+                Input::Process { .. } | Input::Gpu { .. } | Input::Claim { .. } | Input::Tick => {}
             },
         }
     }

@@ -1,5 +1,7 @@
 //! How numbers, ranks, hosts and commands are written, the same in every view.
 
+mod gpu;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use crate::engine::snapshot::{RankView, Verdict};
 use crate::engine::vocab::{Class, Phase, State};
 
 use super::escape::{Glyphs, harmless};
+
+pub use gpu::{gpu_cell, gpu_lines, meaning, process_line, process_state};
 
 /// Ranks as ranges: `0-5,7-15`. Order and repetition do not matter.
 #[must_use]

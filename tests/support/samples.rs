@@ -518,6 +518,8 @@ fn job(world: u32, per_host: u32, phase: Phase) -> Snapshot {
             pid: Some(800 + r),
             gpu: Some(r % per_host),
             bus_id: Some(format!("{:x}", 0x10 * (r % per_host + 1))),
+            gpu_at: None,
+            process: None,
             phase,
             collective: None,
             function: None,

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Draft, Scene, ranges, wait};
 use crate::engine::event::Exit;
 use crate::engine::finding::Finding;
+use crate::engine::gpu::Means;
 use crate::engine::input::ProcessState;
-use crate::engine::job::{ExceptionSeen, Kept, RankRec};
+use crate::engine::job::{ExceptionSeen, Kept, ProcessSeen, RankRec};
 use crate::engine::vocab::{Class, Confidence, Role};
 
 /// Texts of exceptions that say "somebody else ended or did not come" (PyTorch 1.13–2.15, NCCL's
@@ -190,24 +191,64 @@ fn by_report<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
     })
 }
 
-/// A process that the operating system no longer has.
+/// A process that the operating system no longer has, and that another one of its host waits for.
 fn by_state<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
     let (host, pid) = (rec.host.as_deref()?, rec.pid?);
-    let gone = scene.job.processes.iter().any(|(h, p, s)| {
-        h == host && *p == pid && matches!(s, ProcessState::Gone | ProcessState::Zombie)
-    });
+    let seen = scene.job.processes.get(host, pid)?;
     let line = scene
         .records(rec)
         .filter_map(|r| r.last.as_ref())
         .max_by_key(|l| l.place)?;
-    let ended_well = wait::end_of(scene, rec) == wait::End::Well;
-    (gone && !ended_well).then(|| Ended {
-        how: format!("is gone: no process {pid} on {host} any more"),
+    if !seen.is_gone()
+        || wait::end_of(scene, rec) == wait::End::Well
+        || !is_missed(scene, rec, seen)
+    {
+        return None;
+    }
+    let how = if seen.state == ProcessState::Zombie {
+        format!("has ended: process {pid} on {host} is a zombie")
+    } else {
+        format!("is gone: no process {pid} on {host} any more")
+    };
+    Some(Ended {
+        how,
         signal: None,
         exit: None,
         raised: None,
         line,
         confidence: Confidence::Certain,
+    })
+}
+
+/// True if somebody seems to wait for a process that is gone. At the end of a job that went well all
+/// go, one a little later than the other, and rank 0 may still save a checkpoint.
+fn is_missed(scene: &Scene<'_>, rec: &RankRec, seen: &ProcessSeen) -> bool {
+    let Some(gone_for) = seen.lasts(scene.now) else {
+        // Nobody watches: whoever looked at the processes did so because the job failed.
+        return true;
+    };
+    let rule = scene.catalog.by_id("DIED001");
+    let patience = rule.and_then(|rule| scene.catalog.rule(rule).threshold("gone_s"));
+    if gone_for.as_secs_f64() < patience.unwrap_or(10.0) {
+        return false;
+    }
+    let host = rec.host.as_deref().unwrap_or_default();
+    let others = scene
+        .ranks
+        .ranks
+        .iter()
+        .filter(|other| other.host.as_deref() == Some(host) && other.rank != rec.rank);
+    let mut lives = others.filter(|other| {
+        let seen = other.pid.and_then(|pid| scene.job.processes.get(host, pid));
+        seen.is_some_and(|seen| !seen.is_gone())
+    });
+    let proven = scene.claimed || wait::standstill(scene).is_some();
+    lives.any(|other| {
+        let waits = match scene.job.gpu_of(other).and_then(|(_, gpu)| gpu.means()) {
+            Some(means) => means == Means::Spins,
+            None => wait::nobody_prints(scene, "DIED001"),
+        };
+        proven || waits
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::Scene;
+use super::{Scene, process};
 use crate::engine::event::Exit;
 use crate::engine::finding::Finding;
 use crate::engine::ids::{RuleIx, SourceId};
@@ -15,7 +15,8 @@ use crate::engine::vocab::Effect;
 /// k-th attempt NCCL 2.24 and later sleep k × 100 ms, so this is 4.5 s.
 const ATTEMPTS: u32 = 9;
 
-/// A proof that the job stood still: a watchdog or store timeout, or connects that go on failing.
+/// A proof that the job stood still: a watchdog or store timeout, connects that go on failing, or a
+/// process seen stopped.
 #[must_use]
 pub fn standstill<'a>(scene: &Scene<'a>) -> Option<&'a Kept> {
     let from_rules = scene.hits.by_rule().find(|(rule, writer, _)| {
@@ -37,6 +38,7 @@ pub fn standstill<'a>(scene: &Scene<'a>) -> Option<&'a Kept> {
             watchdog.or(store).or(barrier).or(connects.map(|c| &c.last))
         })
         .or_else(|| launches_stand(scene))
+        .or_else(|| process::standstill(scene))
 }
 
 /// Two answers of RAS, further apart than its rule's patience, that show the same unequal launches.

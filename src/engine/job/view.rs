@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::comm::{CommKey, Member};
 use super::rankmap::{CommRec, RankRec, Ranks};
-use super::{Job, Record};
+use super::{Job, ProcessSeen, Record};
 use crate::engine::demux::{Hint, Writer};
 use crate::engine::snapshot::{
-    AddressView, CommView, HostView, JobView, MemberView, RankView, ValuesView,
+    AddressView, CommView, GpusView, HostView, JobView, MemberView, RankView, ValuesView,
 };
 use crate::engine::vocab::Phase;
 use crate::engine::witness::recorder::{self, Recorded};
@@ -43,6 +43,7 @@ impl Job {
             ras: self.ras_listeners(ranks),
             versions: self.versions(ranks),
             env: self.env(ranks),
+            gpus: self.gpu_views(),
         };
         recorder::view::add(&self.recorder, recorded, &mut view);
         view
@@ -82,6 +83,8 @@ impl Job {
             pid: rec.pid,
             gpu: active.filter(|m| m.known_start).map(gpu),
             bus_id: active.and_then(|m| m.bus_id).map(|id| format!("{id:x}")),
+            gpu_at: self.gpu_at(rec),
+            process: self.process(rec.host.as_deref(), rec.pid),
             phase: self.phase(&records),
             collective: active.filter(|m| m.reached > 0).map(|m| m.reached),
             function: active
@@ -113,6 +116,8 @@ impl Job {
             pid: record.pid.or(hinted),
             gpu: None,
             bus_id: None,
+            gpu_at: None,
+            process: self.process(record.host.as_deref(), record.pid),
             phase: self.phase(&[record]),
             collective: None,
             function: None,
@@ -124,6 +129,29 @@ impl Job {
             absent: false,
             finding: None,
         }
+    }
+
+    fn gpu_views(&self) -> Vec<GpusView> {
+        let hosts = self.gpus.hosts.iter().map(|(host, gpus)| GpusView {
+            host: host.clone(),
+            sample: gpus.last.clone(),
+            seen: gpus.seen,
+            xids: gpus.xids.iter().map(|x| (x.gpu, x.xid, x.count)).collect(),
+        });
+        hosts.collect()
+    }
+
+    /// Where the GPU of a rank stands in the view.
+    fn gpu_at(&self, rec: &RankRec) -> Option<(usize, usize)> {
+        let (gpus, gpu) = self.gpu_of(rec)?;
+        let host = rec.host.as_deref()?;
+        let at = self.gpus.hosts.keys().position(|known| known == host)?;
+        let index = gpus.last.gpus.iter().position(|g| g.index == gpu.index)?;
+        Some((at, index))
+    }
+
+    fn process(&self, host: Option<&str>, pid: Option<u32>) -> Option<ProcessSeen> {
+        self.processes.get(host?, pid?).copied()
     }
 
     /// How far the records of one rank got, ends included.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::engine::ids::SourceId;
-use crate::engine::input::{EndReason, Input, ProcessState, SourceInfo, SourceKind, Time};
+use crate::engine::input::{
+    EndReason, Input, ProcessLoad, ProcessState, SourceInfo, SourceKind, Time,
+};
 use crate::sources::record::{Record, What};
 
 /// Sources in one journal.
@@ -22,6 +24,7 @@ mod kind {
     pub(super) const TICK: u8 = 8;
     pub(super) const DUMP: u8 = 9;
     pub(super) const RAS: u8 = 10;
+    pub(super) const GPU: u8 = 11;
 }
 
 const SOURCE_KINDS: [SourceKind; 6] = [
@@ -38,12 +41,13 @@ const END_REASONS: [EndReason; 4] = [
     EndReason::ProcessGone,
     EndReason::Unreadable,
 ];
-const PROCESS_STATES: [ProcessState; 5] = [
+const PROCESS_STATES: [ProcessState; 6] = [
     ProcessState::Running,
     ProcessState::Stopped,
     ProcessState::Uninterruptible,
     ProcessState::Zombie,
     ProcessState::Gone,
+    ProcessState::Traced,
 ];
 
 /// The place of a value in its table: the tables only ever grow at their end.
@@ -97,11 +101,25 @@ pub(crate) fn encode(out: &mut Vec<u8>, before: &mut u64, seen: Option<Time>, in
             maybe_text(&mut payload, detail.as_deref());
             (kind::ENDED, &[])
         }
-        Input::Process { host, pid, state } => {
+        Input::Process {
+            host,
+            pid,
+            state,
+            load,
+        } => {
             text(&mut payload, host);
             varint(&mut payload, u64::from(*pid));
             varint(&mut payload, number(&PROCESS_STATES, state));
+            for value in [load.cpu_percent, load.threads, load.nccl_threads] {
+                maybe(&mut payload, value.map(u64::from));
+            }
             (kind::PROCESS, &[])
+        }
+        Input::Gpu { host, sample } => {
+            text(&mut payload, host);
+            // JSON: later versions add fields, and blocks are packed.
+            serde_json::to_writer(&mut payload, sample).expect("plain data and a Vec");
+            (kind::GPU, &[])
         }
         Input::Claim { stuck_for } => {
             let nanos = stuck_for.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
@@ -245,6 +263,16 @@ fn decode(kind: u8, mut fields: Fields<'_>) -> Option<What> {
             host: fields.text()?,
             pid: fields.u32()?,
             state: fields.one_of(&PROCESS_STATES)?,
+            // Earlier versions recorded the state alone.
+            load: ProcessLoad {
+                cpu_percent: fields.maybe(Fields::u32).flatten(),
+                threads: fields.maybe(Fields::u32).flatten(),
+                nccl_threads: fields.maybe(Fields::u32).flatten(),
+            },
+        },
+        kind::GPU => Input::Gpu {
+            host: fields.text()?,
+            sample: serde_json::from_slice(fields.0).ok()?,
         },
         kind::CLAIM => Input::Claim {
             stuck_for: fields.maybe(Fields::varint)?.map(Duration::from_nanos),

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::engine::finding::{Evidence, Finding, Fix};
+use crate::engine::gpu::{Gpu, GpuSample, Means};
 use crate::engine::input::{EndReason, SourceKind};
+use crate::engine::job::ProcessSeen;
 use crate::engine::snapshot::{
-    AddressView, CommView, HostView, InputsView, JobView, MemberView, RankView, Snapshot,
+    AddressView, CommView, GpusView, HostView, InputsView, JobView, MemberView, RankView, Snapshot,
     SourceView, ValuesView, Verdict,
 };
 use crate::engine::vocab::{Class, Confidence, FixKind, Phase, Role, Severity, State};
@@ -87,6 +89,43 @@ struct JsonJob<'a> {
     comms: Vec<JsonComm<'a>>,
     versions: Vec<JsonValues<'a>>,
     env: Vec<JsonValues<'a>>,
+    /// What the GPUs of hosts say of themselves; left out where none was asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gpus: Vec<JsonGpus<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonGpus<'a> {
+    host: &'a str,
+    #[serde(flatten)]
+    sample: &'a GpuSample,
+    xid_events: Vec<JsonXid>,
+}
+
+#[derive(Serialize)]
+struct JsonGpuState {
+    index: u32,
+    busy: Option<u32>,
+    power_mw: Option<u32>,
+    power_limit_mw: Option<u32>,
+    memory_used: Option<u64>,
+    memory_total: Option<u64>,
+    means: Option<Means>,
+}
+
+#[derive(Serialize)]
+struct JsonProcess {
+    state: &'static str,
+    cpu_percent: Option<u32>,
+    threads: Option<u32>,
+    nccl_threads: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct JsonXid {
+    gpu: u32,
+    xid: u64,
+    count: u64,
 }
 
 /// Ranks one by one, or as ranges where they are grouped.
@@ -134,6 +173,12 @@ struct JsonRank<'a> {
     pid: Option<u32>,
     gpu: Option<u32>,
     bus_id: Option<&'a str>,
+    /// What its GPU does; left out where it was not asked. All of it stands in `gpus`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_state: Option<JsonGpuState>,
+    /// What the operating system says of its process; left out where nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process: Option<JsonProcess>,
     phase: Option<Phase>,
     collective: Option<u64>,
     function: Option<&'a str>,
@@ -288,7 +333,7 @@ fn job<'a>(job: &'a JobView, inputs: &'a InputsView, grouped: bool) -> JsonJob<'
     hosts.sort_by(|a, b| a.name.cmp(&b.name));
     let mut comms: Vec<JsonComm<'_>> = job.comms.iter().map(|c| comm(c, inputs, grouped)).collect();
     comms.sort_by(|a, b| a.id.cmp(&b.id));
-    let mut ranks: Vec<JsonRank<'_>> = job.ranks.iter().map(|r| rank(r, &job.comms)).collect();
+    let mut ranks: Vec<JsonRank<'_>> = job.ranks.iter().map(|r| rank(r, job)).collect();
     if grouped {
         ranks = group(ranks);
     }
@@ -301,6 +346,18 @@ fn job<'a>(job: &'a JobView, inputs: &'a InputsView, grouped: bool) -> JsonJob<'
         comms,
         versions: values(&job.versions, grouped),
         env: values(&job.env, grouped),
+        gpus: job.gpus.iter().map(gpus).collect(),
+    }
+}
+
+fn gpus(gpus: &GpusView) -> JsonGpus<'_> {
+    let xids = gpus.xids.iter();
+    JsonGpus {
+        host: &gpus.host,
+        sample: &gpus.sample,
+        xid_events: xids
+            .map(|&(gpu, xid, count)| JsonXid { gpu, xid, count })
+            .collect(),
     }
 }
 
@@ -322,7 +379,28 @@ fn address(address: &AddressView, grouped: bool) -> JsonAddress<'_> {
     }
 }
 
-fn rank<'a>(rank: &'a RankView, comms: &'a [CommView]) -> JsonRank<'a> {
+fn process(seen: ProcessSeen) -> JsonProcess {
+    JsonProcess {
+        state: words::process_state(seen.state),
+        cpu_percent: seen.load.cpu_percent,
+        threads: seen.load.threads,
+        nccl_threads: seen.load.nccl_threads,
+    }
+}
+
+fn gpu_state(gpu: &Gpu) -> JsonGpuState {
+    JsonGpuState {
+        index: gpu.index,
+        busy: gpu.busy,
+        power_mw: gpu.power_mw,
+        power_limit_mw: gpu.power_limit_mw,
+        memory_used: gpu.memory_used,
+        memory_total: gpu.memory_total,
+        means: gpu.means(),
+    }
+}
+
+fn rank<'a>(rank: &'a RankView, job: &'a JobView) -> JsonRank<'a> {
     JsonRank {
         rank: rank.rank,
         ranks: None,
@@ -331,13 +409,15 @@ fn rank<'a>(rank: &'a RankView, comms: &'a [CommView]) -> JsonRank<'a> {
         pid: rank.pid,
         gpu: rank.gpu,
         bus_id: rank.bus_id.as_deref().and_then(known),
+        gpu_state: job.gpu_of(rank).map(gpu_state),
+        process: rank.process.map(process),
         phase: (!rank.absent).then_some(rank.phase),
         collective: rank.collective,
         function: rank.function.as_deref().and_then(known),
         comms: sorted(
             rank.comms
                 .iter()
-                .filter_map(|at| known(&comms.get(*at)?.id)),
+                .filter_map(|at| known(&job.comms.get(*at)?.id)),
         ),
         last_line: rank.last_line.as_deref(),
         lines: (!rank.absent).then_some(rank.lines),
@@ -392,6 +472,8 @@ fn group(ranks: Vec<JsonRank<'_>>) -> Vec<JsonRank<'_>> {
             pid: None,
             gpu: None,
             bus_id: None,
+            gpu_state: None,
+            process: None,
             phase: some.phase,
             collective: some.collective,
             function: some.function,

@@ -104,7 +104,17 @@ struct Columns {
     host: usize,
     pid: usize,
     progress: usize,
+    /// Of the GPU: its number alone, or what it does as well.
+    gpu: usize,
 }
+
+/// Columns of a GPU's number, and of what it does.
+const GPU: usize = 5;
+const GPU_STATE: usize = 13;
+/// Columns behind `progress`.
+const REST: usize = 17;
+/// Rows that the table keeps for itself when details stand below it.
+const TABLE: usize = 8;
 
 impl Widget for &RankTable<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
@@ -126,10 +136,15 @@ impl Widget for &RankTable<'_> {
         let way = if ui.ranks.reverse { ", reversed" } else { "" };
         pen.line(Tone::Quiet, &format!("  by {}{way}", ui.ranks.sort.title()));
         let selected = rank_row(ui, snapshot, &rows);
-        let height = pen.rows_left().saturating_sub(1);
+        let details = rows
+            .get(selected)
+            .map(|at| self.details(&snapshot.job.ranks[*at]))
+            .filter(|lines| pen.rows_left() > lines.len() + TABLE)
+            .unwrap_or_default();
+        let height = pen.rows_left().saturating_sub(1 + details.len());
         let shown = &rows[window(selected, rows.len(), height)];
         let views: Vec<&RankView> = shown.iter().map(|at| &snapshot.job.ranks[*at]).collect();
-        let columns = self.columns(&views);
+        let columns = self.columns(&views, usize::from(area.width));
         self.heading(&columns, &mut pen);
         for (at, rank) in shown.iter().zip(views) {
             self.row(rank, &columns, &mut pen);
@@ -138,11 +153,26 @@ impl Widget for &RankTable<'_> {
             }
             pen.down();
         }
+        for line in &details {
+            pen.put(Tone::Quiet, &format!(" {line}"));
+            pen.down();
+        }
     }
 }
 
 impl RankTable<'_> {
-    fn columns(&self, shown: &[&RankView]) -> Columns {
+    /// What is known of a rank's process and GPU, if somebody looked at them.
+    fn details(&self, rank: &RankView) -> Vec<String> {
+        let gpu = self.0.snapshot.job.gpu_of(rank);
+        let mut lines: Vec<String> = rank.process.iter().map(words::process_line).collect();
+        lines.extend(gpu.iter().flat_map(|gpu| words::gpu_lines(gpu)));
+        if !lines.is_empty() {
+            lines.insert(0, format!("{}:", words::rank_name(rank)));
+        }
+        lines
+    }
+
+    fn columns(&self, shown: &[&RankView], room: usize) -> Columns {
         let glyphs = self.0.ui.theme.glyphs;
         let widest = |text: &dyn Fn(&RankView) -> String, least: usize, most: usize| {
             let widths = shown
@@ -150,7 +180,7 @@ impl RankTable<'_> {
                 .map(|r| escape::width(&escape::fit(&text(r), most, glyphs)));
             widths.max().unwrap_or(0).max(least)
         };
-        Columns {
+        let mut columns = Columns {
             rank: widest(&words::rank_name, 4, 12),
             host: widest(&|r| r.host.clone().unwrap_or_default(), 4, 20),
             pid: widest(
@@ -159,7 +189,14 @@ impl RankTable<'_> {
                 10,
             ),
             progress: widest(&words::progress, 8, 20),
+            gpu: GPU,
+        };
+        let sampled = shown.iter().any(|rank| rank.gpu_at.is_some());
+        let taken = 2 + columns.rank + columns.host + columns.pid + columns.progress + 8;
+        if sampled && taken + GPU + GPU_STATE + REST <= room {
+            columns.gpu = GPU + GPU_STATE;
         }
+        columns
     }
 
     fn heading(&self, columns: &Columns, pen: &mut Pen<'_>) {
@@ -167,7 +204,7 @@ impl RankTable<'_> {
             ("rank", columns.rank + 2),
             ("host", columns.host + 2),
             ("pid", columns.pid + 2),
-            ("gpu", 5),
+            ("gpu", columns.gpu),
             ("progress", columns.progress + 2),
             ("silence", 9),
             ("lines", 8),
@@ -190,7 +227,11 @@ impl RankTable<'_> {
         pen.cell(tone, rank.host.as_deref().unwrap_or("-"), columns.host);
         pen.cell(Tone::Plain, "", 2);
         pen.cell(Tone::Plain, &number(rank.pid), columns.pid + 2);
-        pen.cell(Tone::Plain, &number(rank.gpu), 5);
+        pen.cell(Tone::Plain, &number(rank.gpu), GPU);
+        if columns.gpu > GPU {
+            let gpu = self.0.snapshot.job.gpu_of(rank).map(words::gpu_cell);
+            pen.cell(Tone::Plain, gpu.as_deref().unwrap_or("-"), GPU_STATE);
+        }
         let phase = if rank.absent {
             Tone::Warn
         } else {

@@ -1,0 +1,149 @@
+//! Looks at this host's GPUs and at the job's processes on it while a job is watched, and at the GPUs
+//! once for a report.
+//!
+//! **Architecture invariant:** GPUs and processes are only asked, and the driver is never waited for
+//! by anything but the GPUs' own threads.
+
+use std::time::{Duration, Instant};
+
+use super::clock::Clock;
+use super::engine_thread::{Msg, Sender};
+use super::lines::Lines;
+use crate::engine::gpu::GpuSample;
+use crate::engine::input::Input;
+use crate::engine::snapshot::Snapshot;
+use crate::probe::gpu::{NoGpus, Sampler};
+use crate::probe::process::Looker;
+use crate::sources::record::{self as source, Record};
+
+/// Between two samples.
+const EVERY: Duration = Duration::from_secs(1);
+/// The end of a watch is noticed within this time.
+const NAP: Duration = Duration::from_millis(100);
+/// A report waits this long for GPUs that answer slowly.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Processes of one host that are looked at.
+const PROCESSES: usize = 1_024;
+
+/// The name of this host, as far as it goes before the first dot.
+#[must_use]
+pub fn here() -> String {
+    let name = nix::unistd::gethostname().unwrap_or_default();
+    short(&name.to_string_lossy())
+}
+
+fn short(name: &str) -> String {
+    name.split('.').next().unwrap_or(name).to_ascii_lowercase()
+}
+
+/// The name under which the job's logs know this host, if it has ranks here.
+fn as_printed(snapshot: &Snapshot, here: &str) -> Option<String> {
+    let mut hosts = snapshot.job.ranks.iter().filter_map(|r| r.host.as_deref());
+    hosts.find(|host| short(host) == here).map(str::to_owned)
+}
+
+/// One sample of this host's GPUs, under the name that the job's logs have for it.
+///
+/// # Errors
+/// If there are none to ask.
+pub fn gpus_once(snapshot: &Snapshot) -> Result<(String, GpuSample), NoGpus> {
+    let sampler = Sampler::start()?;
+    sampler.wait_for_all(PATIENCE);
+    let here = here();
+    let host = as_printed(snapshot, &here).unwrap_or(here);
+    Ok((host, sampler.sample()))
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Processes and GPUs.
+    Everything,
+    /// Processes alone.
+    Processes,
+}
+
+/// Looks again and again until the watch ends.
+pub(crate) fn poll(what: What, sender: &Sender, lines: &Lines, clock: Clock) {
+    let here = here();
+    let mut host = None;
+    let mut gpus = Gpus::Unasked;
+    let mut looker = Looker::default();
+    let mut next = Instant::now();
+    loop {
+        // Short naps, so that the end of the watch is not waited for.
+        std::thread::sleep(NAP);
+        if sender.shared.is_shut_down() {
+            return;
+        }
+        if Instant::now() < next {
+            continue;
+        }
+        next = Instant::now() + EVERY;
+        let snapshot = sender.shared.snapshot();
+        if host.is_none() {
+            host = as_printed(&snapshot, &here);
+        }
+        let Some(host) = &host else { continue };
+        let send = |input| {
+            sender.send(Msg::Record(Record {
+                seen: Some(clock.now()),
+                what: source::What::Other(input),
+            }))
+        };
+        for input in processes(&mut looker, &snapshot, host, lines) {
+            send(input);
+        }
+        if what == What::Everything
+            && let Some(sample) = gpus.sample()
+        {
+            let (host, sample) = (host.clone(), Box::new(sample));
+            send(Input::Gpu { host, sample });
+        }
+    }
+}
+
+/// The GPUs, once somebody wants to know.
+enum Gpus {
+    Unasked,
+    /// A host without GPUs is no news to anybody.
+    None,
+    Sampled(Sampler),
+}
+
+impl Gpus {
+    fn sample(&mut self) -> Option<GpuSample> {
+        if matches!(self, Self::Unasked) {
+            *self = Sampler::start().map_or(Self::None, Self::Sampled);
+        }
+        let Self::Sampled(sampler) = self else {
+            return None;
+        };
+        let sample = sampler.sample();
+        (!sample.gpus.is_empty()).then_some(sample)
+    }
+}
+
+/// Looks at the job's processes on this host.
+fn processes(
+    looker: &mut Looker,
+    snapshot: &Snapshot,
+    host: &str,
+    lines: &Lines,
+) -> Vec<Input<'static>> {
+    let ranks = snapshot.job.ranks.iter();
+    let ranks = ranks.filter(|rank| rank.rank.is_some() && rank.host.as_deref() == Some(host));
+    let pids: Vec<u32> = ranks.filter_map(|rank| rank.pid).take(PROCESSES).collect();
+    let new = pids.iter().any(|pid| !looker.knows(*pid));
+    let last_word = new.then(|| lines.last_word()).flatten();
+    let inputs = pids.into_iter().filter_map(|pid| {
+        let (state, load) = looker.look(pid, last_word)?;
+        Some(Input::Process {
+            host: host.to_owned(),
+            pid,
+            state,
+            load,
+        })
+    });
+    inputs.collect()
+}
