@@ -1,3 +1,14 @@
-//! What this host is: libraries, devices, interfaces.
+//! What this host is: libraries, devices, interfaces, limits.
 
+pub mod elf;
+pub mod facts;
+pub mod gpus;
+pub mod host;
+pub mod infiniband;
+pub mod interfaces;
+pub mod libraries;
+pub mod limits;
 pub mod nccl_library;
+pub mod pci;
+pub mod routes;
+pub mod variables;
