@@ -1,6 +1,7 @@
 //! What this host is: libraries, devices, interfaces, limits.
 
-pub mod elf;
+pub mod diagnosis;
+pub(crate) mod elf;
 pub mod facts;
 pub mod gpus;
 pub mod host;

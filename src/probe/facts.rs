@@ -43,6 +43,8 @@ pub struct Facts {
     pub pci: Pci,
     /// Variables.
     pub variables: Vec<Set>,
+    /// Whether the job has several hosts, as its launcher says.
+    pub several_hosts: Option<bool>,
     /// Parts that did not answer in time.
     pub late: Vec<&'static str>,
 }
@@ -89,11 +91,14 @@ impl Facts {
             kernel: host.text("/proc/sys/kernel/osrelease"),
             container: limits::container(host),
             pid: host.pid(),
-            network: part(host, "network", &mut late, move |host| network(host, version)),
+            network: part(host, "network", &mut late, move |host| {
+                network(host, version)
+            }),
             rdma: part(host, "rdma", &mut late, infiniband::rdma),
             limits: part(host, "limits", &mut late, limits::limits),
             pci: part(host, "pci", &mut late, move |host| pci::pci(host, &bus)),
             variables: variables::set(host),
+            several_hosts: several_hosts(host),
             gpus,
             libraries,
             late,
@@ -104,6 +109,12 @@ impl Facts {
     #[must_use]
     pub fn usable_gpus(&self) -> usize {
         self.gpus.usable(self.container.is_some())
+    }
+
+    /// Whether the job has several hosts, as its launcher says.
+    #[must_use]
+    pub fn several_hosts(&self) -> Option<bool> {
+        self.several_hosts
     }
 
     /// The value of a variable that is shown.
@@ -127,6 +138,16 @@ fn part<T: Default + Send + 'static>(
     })
 }
 
+/// `WORLD_SIZE` beside `LOCAL_WORLD_SIZE` (torchrun), or the number of nodes of Slurm.
+fn several_hosts(host: &Host) -> Option<bool> {
+    let variables = host.variables();
+    let number = |name: &str| variables.get(name)?.parse::<u32>().ok();
+    match (number("WORLD_SIZE"), number("LOCAL_WORLD_SIZE")) {
+        (Some(world), Some(local)) => Some(world > local),
+        _ => number("SLURM_NNODES").map(|nodes| nodes > 1),
+    }
+}
+
 fn network(host: &Host, version: Option<(u32, u32, u32)>) -> Network {
     let interfaces = interfaces::interfaces(host);
     let addresses = host.addresses();
@@ -142,7 +163,10 @@ fn network(host: &Host, version: Option<(u32, u32, u32)>) -> Network {
         comm_id,
         version,
     };
-    let unset = Settings { ifname: None, ..settings };
+    let unset = Settings {
+        ifname: None,
+        ..settings
+    };
     let master = value("MASTER_ADDR").map(|name| (name.to_owned(), host.resolve(name)));
     let routes = routes::routes(host);
     let other_namespace = host.pid().is_some()
@@ -150,7 +174,11 @@ fn network(host: &Host, version: Option<(u32, u32, u32)>) -> Network {
     Network {
         nccl_takes: interfaces::nccl_choice(&interfaces, &addresses, settings),
         nccl_would_take: interfaces::nccl_choice(&interfaces, &addresses, unset),
-        wanted: wanted(&interfaces, &routes, master.as_ref().and_then(|(_, ip)| *ip)),
+        wanted: wanted(
+            &interfaces,
+            &routes,
+            master.as_ref().and_then(|(_, ip)| *ip),
+        ),
         name_is_loopback: name_is_loopback(host),
         interfaces,
         master,
@@ -160,29 +188,43 @@ fn network(host: &Host, version: Option<(u32, u32, u32)>) -> Network {
 
 /// The interface that leads to the store, if that is on another host; else the default route's. Never one
 /// that leads nowhere else.
-fn wanted(interfaces: &[Interface], routes: &[routes::Route], master: Option<IpAddr>) -> Option<Wanted> {
+fn wanted(
+    interfaces: &[Interface],
+    routes: &[routes::Route],
+    master: Option<IpAddr>,
+) -> Option<Wanted> {
     let leads_out = |name: &str| {
         interfaces
             .iter()
             .any(|i| i.name == name && i.kind.leads_out() && !i.addresses.is_empty())
     };
     let owner = |ip: IpAddr| interfaces.iter().find(|i| i.addresses.contains(&ip));
-    let to_master = master.filter(|ip| !ip.is_loopback()).and_then(|ip| match owner(ip) {
-        // This host has the store.
-        Some(own) => Some((own.name.clone(), "it has the address MASTER_ADDR")),
-        None => routes::towards(routes, ip).map(|r| (r.interface.clone(), "the route to MASTER_ADDR")),
-    });
+    let to_master = master
+        .filter(|ip| !ip.is_loopback())
+        .and_then(|ip| match owner(ip) {
+            // This host has the store.
+            Some(own) => Some((own.name.clone(), "it has the address MASTER_ADDR")),
+            None => routes::towards(routes, ip)
+                .map(|r| (r.interface.clone(), "the route to MASTER_ADDR")),
+        });
     let default = routes::default_route(routes).map(|r| (r.interface.clone(), "the default route"));
     let only = || {
-        let mut out = interfaces.iter().filter(|i| leads_out(&i.name) && i.running != Some(false));
+        let mut out = interfaces
+            .iter()
+            .filter(|i| leads_out(&i.name) && i.running != Some(false));
         let one = out.next()?;
-        out.next().is_none().then(|| (one.name.clone(), "the only one that leads to other hosts"))
+        out.next()
+            .is_none()
+            .then(|| (one.name.clone(), "the only one that leads to other hosts"))
     };
     let found = to_master
         .filter(|(name, _)| leads_out(name))
         .or_else(|| default.filter(|(name, _)| leads_out(name)))
         .or_else(only)?;
-    Some(Wanted { name: found.0, why: found.1 })
+    Some(Wanted {
+        name: found.0,
+        why: found.1,
+    })
 }
 
 /// Gloo and others look up the host's own name; a line `127.0.1.1 node-5` sends them to the loopback.

@@ -119,7 +119,10 @@ fn gpu(host: &Host, bus_id: &str) -> Gpu {
             (key.trim() == name).then(|| value.trim().to_owned())
         })
     };
-    let lanes = |file: &str| host.number::<u32>(&at(file)).filter(|n| (1..=32).contains(n));
+    let lanes = |file: &str| {
+        host.number::<u32>(&at(file))
+            .filter(|n| (1..=32).contains(n))
+    };
     let group = host.link(&at("iommu_group"));
     Gpu {
         bus_id: bus_id.to_lowercase(),
@@ -135,9 +138,8 @@ fn gpu(host: &Host, bus_id: &str) -> Gpu {
 /// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue …`
 fn driver_version(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("NVRM version"))?;
-    let is_version = |word: &&str| {
-        word.contains('.') && word.bytes().all(|b| b.is_ascii_digit() || b == b'.')
-    };
+    let is_version =
+        |word: &&str| word.contains('.') && word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     line.split_whitespace().find(is_version).map(str::to_owned)
 }
 
@@ -167,7 +169,9 @@ fn running(host: &Host, name: &str) -> Option<bool> {
         return None;
     }
     let pids = host.list("/proc");
-    let numbers = pids.iter().filter(|pid| pid.bytes().all(|b| b.is_ascii_digit()));
+    let numbers = pids
+        .iter()
+        .filter(|pid| pid.bytes().all(|b| b.is_ascii_digit()));
     let mut seen = 0;
     for pid in numbers {
         let Some(comm) = host.text(&format!("/proc/{pid}/comm")) else {

@@ -269,7 +269,10 @@ pub(crate) fn read_text(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     open(path)?.take(FILE_BYTES).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
+    Some(
+        text.trim_matches(|c: char| c.is_whitespace() || c == '\0')
+            .to_owned(),
+    )
 }
 
 /// Names in a folder, sorted.
@@ -374,7 +377,10 @@ mod tests {
         let started = Instant::now();
         assert_eq!(output(Command::new("sleep").arg("60")), None);
         assert!(started.elapsed() < Duration::from_secs(20));
-        assert_eq!(output(Command::new("echo").arg("yes")).as_deref(), Some("yes\n"));
+        assert_eq!(
+            output(Command::new("echo").arg("yes")).as_deref(),
+            Some("yes\n")
+        );
     }
 
     #[test]

@@ -113,7 +113,9 @@ pub fn rdma(host: &Host) -> Rdma {
         "/usr/local/lib",
         "/usr/lib",
     ];
-    let verbs = folders.iter().map(|folder| format!("{folder}/libibverbs.so.1"));
+    let verbs = folders
+        .iter()
+        .map(|folder| format!("{folder}/libibverbs.so.1"));
     Rdma {
         devices: devices.map(|name| device(host, name, &nodes)).collect(),
         peer_memory: modules
@@ -146,7 +148,9 @@ fn device(host: &Host, name: String, nodes: &[String]) -> Device {
         .collect();
     ports.sort_by_key(|port| port.number);
     Device {
-        board: host.text(&at("board_id")).or_else(|| host.text(&at("hca_type"))),
+        board: host
+            .text(&at("board_id"))
+            .or_else(|| host.text(&at("hca_type"))),
         firmware: host.text(&at("fw_ver")),
         driver: host.link(&at("device/driver")),
         bus_id: host.link(&at("device")),

@@ -150,7 +150,16 @@ fn kind(host: &Host, name: &str) -> Kind {
     } else if matches!(devtype, "vlan" | "macvlan" | "ipvlan") {
         Kind::Vlan
     } else if matches!(devtype, "vxlan" | "geneve" | "gretap" | "wireguard")
-        || starts(&["flannel", "cilium", "wg", "tailscale", "tun", "tap", "tunl", "vxlan"])
+        || starts(&[
+            "flannel",
+            "cilium",
+            "wg",
+            "tailscale",
+            "tun",
+            "tap",
+            "tunl",
+            "vxlan",
+        ])
     {
         Kind::Tunnel
     } else if starts(&["veth", "cali", "lxc", "cni"]) {
@@ -227,7 +236,11 @@ pub fn nccl_choice(
             .take(1)
             .collect()
     };
-    let others = if newer { "^docker,lo,virbr" } else { "^docker,lo" };
+    let others = if newer {
+        "^docker,lo,virbr"
+    } else {
+        "^docker,lo"
+    };
     let mut steps: Vec<Vec<(String, IpAddr)>> = vec![
         find("ib"),
         in_subnet(),

@@ -75,7 +75,9 @@ impl Libraries {
 /// `2.28.9+cuda12.9` as numbers.
 #[must_use]
 pub fn version_of(text: &str) -> Option<(u32, u32, u32)> {
-    let digits = text.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
+    let digits = text
+        .split(|c: char| !c.is_ascii_digit() && c != '.')
+        .next()?;
     let mut parts = digits.split('.').map(str::parse);
     let major = parts.next()?.ok()?;
     let mut next = || parts.next().and_then(Result::ok).unwrap_or(0);
@@ -89,11 +91,18 @@ pub fn libraries(host: &Host) -> Libraries {
     let mut nccl: Vec<Nccl> = Vec::new();
     let mut add = |path: PathBuf, origin: String| {
         let same = |known: &Nccl| {
-            known.path == path || path.canonicalize().is_ok_and(|p| known.path.canonicalize().is_ok_and(|k| k == p))
+            known.path == path
+                || path
+                    .canonicalize()
+                    .is_ok_and(|p| known.path.canonicalize().is_ok_and(|k| k == p))
         };
         if nccl.len() < MOST && !nccl.iter().any(same) {
             let version = nccl_version(&path);
-            nccl.push(Nccl { path, origin, version });
+            nccl.push(Nccl {
+                path,
+                origin,
+                version,
+            });
         }
     };
     if let Some(pid) = host.pid() {
@@ -107,13 +116,20 @@ pub fn libraries(host: &Host) -> Libraries {
         found.packages.extend(packages(folder));
         let path = folder.join("nvidia/nccl/lib/libnccl.so.2");
         if path.is_file() {
-            let library = nccl_library::Library { path: path.clone(), origin: Origin::Wheel };
+            let library = nccl_library::Library {
+                path: path.clone(),
+                origin: Origin::Wheel,
+            };
             add(path, library.origin_in_words());
         }
     }
     let variables = host.variables();
     let searched = variables.get("LD_LIBRARY_PATH").map_or("", String::as_str);
-    for folder in searched.split(':').filter(|f| f.starts_with('/')).take(MOST) {
+    for folder in searched
+        .split(':')
+        .filter(|f| f.starts_with('/'))
+        .take(MOST)
+    {
         let path = host.path_inside(folder).join("libnccl.so.2");
         if path.is_file() {
             add(path, "in LD_LIBRARY_PATH".to_owned());
@@ -139,10 +155,16 @@ pub fn libraries(host: &Host) -> Libraries {
 /// Folders of packages, in the order in which Python looks.
 fn folders(host: &Host) -> Vec<PathBuf> {
     let folders: Vec<PathBuf> = if let Some(recorded) = host.recorded_site_packages() {
-        recorded.iter().map(|f| host.path(&f.to_string_lossy())).collect()
+        recorded
+            .iter()
+            .map(|f| host.path(&f.to_string_lossy()))
+            .collect()
     } else if host.pid().is_some() {
         let maps = host.text(&host.process("maps")).unwrap_or_default();
-        folders_in_maps(&maps).iter().map(|f| host.path_inside(f)).collect()
+        folders_in_maps(&maps)
+            .iter()
+            .map(|f| host.path_inside(f))
+            .collect()
     } else {
         nccl_library::site_packages()
     };
@@ -181,13 +203,26 @@ fn normal(name: &str) -> String {
 
 fn matters(name: &str) -> bool {
     const NAMES: [&str; 10] = [
-        "torch", "vllm", "sglang", "sgl-kernel", "ray", "deepspeed", "megatron-core", "transformer-engine",
-        "cupy-cuda12x", "triton",
+        "torch",
+        "vllm",
+        "sglang",
+        "sgl-kernel",
+        "ray",
+        "deepspeed",
+        "megatron-core",
+        "transformer-engine",
+        "cupy-cuda12x",
+        "triton",
     ];
     NAMES.contains(&name)
-        || ["nvidia-nccl", "nvidia-cuda-runtime", "nvidia-cudnn", "nvidia-nvshmem"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+        || [
+            "nvidia-nccl",
+            "nvidia-cuda-runtime",
+            "nvidia-cudnn",
+            "nvidia-nvshmem",
+        ]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 fn packages(folder: &Path) -> Vec<Package> {
@@ -217,15 +252,22 @@ fn package(text: &str, folder: &Path) -> Option<Package> {
         .take_while(|line| !line.is_empty())
         .filter_map(|line| line.split_once(": "))
         .collect();
-    let field = |name: &str| head.iter().find(|(key, _)| *key == name).map(|(_, value)| value.trim());
-    let needs = head.iter().filter(|(key, _)| *key == "Requires-Dist").filter_map(|(_, value)| {
-        // `nvidia-nccl-cu12 ==2.27.5 ; platform_system == "Linux"`
-        let value = value.split(';').next()?;
-        let (name, version) = value.split_once("==")?;
-        let name = normal(name.trim().trim_end_matches('('));
-        name.starts_with("nvidia-")
-            .then(|| (name, version.trim().trim_end_matches(')').to_owned()))
-    });
+    let field = |name: &str| {
+        head.iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value.trim())
+    };
+    let needs = head
+        .iter()
+        .filter(|(key, _)| *key == "Requires-Dist")
+        .filter_map(|(_, value)| {
+            // `nvidia-nccl-cu12 ==2.27.5 ; platform_system == "Linux"`
+            let value = value.split(';').next()?;
+            let (name, version) = value.split_once("==")?;
+            let name = normal(name.trim().trim_end_matches('('));
+            name.starts_with("nvidia-")
+                .then(|| (name, version.trim().trim_end_matches(')').to_owned()))
+        });
     Some(Package {
         name: normal(field("Name")?),
         version: field("Version")?.to_owned(),
@@ -252,7 +294,10 @@ fn clashes(folders: &[PathBuf]) -> Vec<Clash> {
             for line in record.lines() {
                 let file = line.split(',').next().unwrap_or_default();
                 if file.contains(".so") && !file.starts_with("..") {
-                    owners.entry(file.to_owned()).or_default().push(normal(name));
+                    owners
+                        .entry(file.to_owned())
+                        .or_default()
+                        .push(normal(name));
                 }
             }
         }
@@ -273,8 +318,12 @@ fn clashes(folders: &[PathBuf]) -> Vec<Clash> {
 pub fn nccl_version(path: &Path) -> Option<String> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = real.file_name()?.to_string_lossy().into_owned();
-    let from_name = name.strip_prefix("libnccl.so.").filter(|v| v.matches('.').count() == 2);
-    from_name.map(str::to_owned).or_else(|| super::elf::text_after(&real, b"NCCL version "))
+    let from_name = name
+        .strip_prefix("libnccl.so.")
+        .filter(|v| v.matches('.').count() == 2);
+    from_name
+        .map(str::to_owned)
+        .or_else(|| super::elf::text_after(&real, b"NCCL version "))
 }
 
 #[cfg(test)]
@@ -289,7 +338,10 @@ mod tests {
                     \nVersion: 9\n";
         let torch = package(text, Path::new("/p")).expect("a package");
         assert_eq!(torch.version, "2.9.0+cu128");
-        assert_eq!(torch.needs, [("nvidia-nccl-cu12".to_owned(), "2.27.5".to_owned())]);
+        assert_eq!(
+            torch.needs,
+            [("nvidia-nccl-cu12".to_owned(), "2.27.5".to_owned())]
+        );
         assert_eq!(package("Name: x\n", Path::new("/p")), None);
     }
 
@@ -306,6 +358,9 @@ mod tests {
         let maps = "7f1-7f2 r-xp 0 08:01 1  /opt/my env/lib/python3.12/site-packages/torch/lib/libtorch.so\n\
                     7f1-7f2 r-xp 0 08:01 1  /opt/my env/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2\n\
                     7f1-7f2 r-xp 0 08:01 1  /usr/lib/libc.so.6\n";
-        assert_eq!(folders_in_maps(maps), ["/opt/my env/lib/python3.12/site-packages"]);
+        assert_eq!(
+            folders_in_maps(maps),
+            ["/opt/my env/lib/python3.12/site-packages"]
+        );
     }
 }

@@ -79,7 +79,9 @@ pub fn limits(host: &Host) -> Limits {
 const IPC_LOCK: u32 = 14;
 
 fn capability(status: &str, number: u32) -> Option<bool> {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
     let set = u64::from_str_radix(line.trim(), 16).ok()?;
     Some(set >> number & 1 == 1)
 }
@@ -135,11 +137,15 @@ fn cgroup(host: &Host) -> Cgroup {
             found.tasks = tasks(host, &self::folders("/sys/fs/cgroup/pids", path));
         }
         let cpu = of("cpu").map(|path| self::folders("/sys/fs/cgroup/cpu", path));
-        found.cpu_milli = cpu.unwrap_or_default().iter().filter_map(|folder| {
-            let quota: u64 = host.number(&format!("{folder}/cpu.cfs_quota_us"))?;
-            let period: u64 = host.number(&format!("{folder}/cpu.cfs_period_us"))?;
-            (quota * 1000).checked_div(period)
-        }).min();
+        found.cpu_milli = cpu
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|folder| {
+                let quota: u64 = host.number(&format!("{folder}/cpu.cfs_quota_us"))?;
+                let period: u64 = host.number(&format!("{folder}/cpu.cfs_period_us"))?;
+                (quota * 1000).checked_div(period)
+            })
+            .min();
     } else if let Some(path) = of("") {
         found.version = Some(2);
         let folders = folders("/sys/fs/cgroup", path);
@@ -149,11 +155,14 @@ fn cgroup(host: &Host) -> Cgroup {
             word_after(&text, "oom_kill")
         });
         found.tasks = tasks(host, &folders);
-        found.cpu_milli = folders.iter().filter_map(|folder| {
-            let text = host.text(&format!("{folder}/cpu.max"))?;
-            let (quota, period) = text.split_once(' ')?;
-            (quota.parse::<u64>().ok()? * 1000).checked_div(period.parse().ok()?)
-        }).min();
+        found.cpu_milli = folders
+            .iter()
+            .filter_map(|folder| {
+                let text = host.text(&format!("{folder}/cpu.max"))?;
+                let (quota, period) = text.split_once(' ')?;
+                (quota.parse::<u64>().ok()? * 1000).checked_div(period.parse().ok()?)
+            })
+            .min();
     }
     found
 }
@@ -173,7 +182,9 @@ fn folders(mount: &str, path: &str) -> Vec<String> {
 fn least(host: &Host, folders: &[String], file: &str) -> Option<u64> {
     // Version 1 says "no limit" with a number that no machine has.
     const NONE: u64 = 1 << 60;
-    let limits = folders.iter().filter_map(|f| host.number::<u64>(&format!("{f}/{file}")));
+    let limits = folders
+        .iter()
+        .filter_map(|f| host.number::<u64>(&format!("{f}/{file}")));
     limits.filter(|limit| *limit < NONE).min()
 }
 
@@ -205,7 +216,10 @@ pub fn container(host: &Host) -> Option<&'static str> {
         Some("Docker")
     } else if host.exists("/run/.containerenv") {
         Some("Podman")
-    } else if host.exists("/.singularity.d") || set("APPTAINER_CONTAINER") || set("SINGULARITY_CONTAINER") {
+    } else if host.exists("/.singularity.d")
+        || set("APPTAINER_CONTAINER")
+        || set("SINGULARITY_CONTAINER")
+    {
         Some("Apptainer")
     } else if set("ENROOT_ROOTFS") {
         Some("Enroot")
@@ -223,15 +237,27 @@ mod tests {
         let text = "Limit                     Soft Limit           Hard Limit           Units\n\
                     Max locked memory         65536                unlimited            bytes\n\
                     Max open files            1024                 524288               files\n";
-        assert_eq!(pair(text, "Max locked memory"), Some((Limit::At(65536), Limit::Unlimited)));
-        assert_eq!(pair(text, "Max open files"), Some((Limit::At(1024), Limit::At(524_288))));
+        assert_eq!(
+            pair(text, "Max locked memory"),
+            Some((Limit::At(65536), Limit::Unlimited))
+        );
+        assert_eq!(
+            pair(text, "Max open files"),
+            Some((Limit::At(1024), Limit::At(524_288)))
+        );
         assert_eq!(pair(text, "Max processes"), None);
     }
 
     #[test]
     fn capabilities() {
-        assert_eq!(capability("CapEff:\t000001ffffffffff\n", IPC_LOCK), Some(true));
-        assert_eq!(capability("CapEff:\t0000000000000000\n", IPC_LOCK), Some(false));
+        assert_eq!(
+            capability("CapEff:\t000001ffffffffff\n", IPC_LOCK),
+            Some(true)
+        );
+        assert_eq!(
+            capability("CapEff:\t0000000000000000\n", IPC_LOCK),
+            Some(false)
+        );
         assert_eq!(capability("", IPC_LOCK), None);
     }
 

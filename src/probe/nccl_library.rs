@@ -8,7 +8,7 @@ use super::host;
 use crate::error::InputError;
 
 /// Folders of libraries, where the loader's cache tells nothing.
-pub(crate) const SYSTEM_FOLDERS: [&str; 5] = [
+pub(super) const SYSTEM_FOLDERS: [&str; 5] = [
     "/usr/local/lib",
     "/usr/local/cuda/lib64",
     "/usr/lib/x86_64-linux-gnu",

@@ -52,7 +52,9 @@ fn acs(host: &Host, gpus: &[String]) -> Option<Acs> {
         // ../../../devices/pci0000:00/0000:00:01.0/0000:01:00.0
         let target = host.link_target(&format!("/sys/bus/pci/devices/{gpu}"));
         let target = target.unwrap_or_default();
-        let above = target.split('/').filter(|part| is_bus_id(part) && *part != gpu.as_str());
+        let above = target
+            .split('/')
+            .filter(|part| is_bus_id(part) && *part != gpu.as_str());
         bridges.extend(above.map(str::to_owned));
     }
     bridges.sort_unstable();

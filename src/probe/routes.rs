@@ -29,7 +29,9 @@ pub struct Route {
 pub fn routes(host: &Host) -> Vec<Route> {
     // Of the process that is asked about, whose network may be another one.
     let v4 = host.text(&host.process("net/route")).unwrap_or_default();
-    let v6 = host.text(&host.process("net/ipv6_route")).unwrap_or_default();
+    let v6 = host
+        .text(&host.process("net/ipv6_route"))
+        .unwrap_or_default();
     let v4 = v4.lines().skip(1).filter_map(route4);
     v4.chain(v6.lines().filter_map(route6)).take(MOST).collect()
 }
@@ -119,9 +121,14 @@ mod tests {
             route([0, 0, 0, 0], 0, 100, "eth0"),
             route([10, 0, 0, 0], 8, 0, "data0"),
         ];
-        let via = |address: [u8; 4]| towards(&routes, IpAddr::from(address)).map(|r| r.interface.as_str());
+        let via = |address: [u8; 4]| {
+            towards(&routes, IpAddr::from(address)).map(|r| r.interface.as_str())
+        };
         assert_eq!(via([10, 1, 2, 3]), Some("data0"));
         assert_eq!(via([192, 0, 2, 1]), Some("eth0"));
-        assert_eq!(default_route(&routes).map(|r| r.interface.as_str()), Some("eth0"));
+        assert_eq!(
+            default_route(&routes).map(|r| r.interface.as_str()),
+            Some("eth0")
+        );
     }
 }

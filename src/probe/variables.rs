@@ -65,7 +65,11 @@ pub fn set(host: &Host) -> Vec<Set> {
         .map(|(name, value)| {
             let what = what(&name, &value);
             let shown = (!is_secret(&name, &value)).then(|| value.chars().take(VALUE).collect());
-            Set { name, value: shown, what }
+            Set {
+                name,
+                value: shown,
+                what,
+            }
         })
         .collect()
 }
@@ -73,7 +77,9 @@ pub fn set(host: &Host) -> Vec<Set> {
 fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let login = value.split_once("://").is_some_and(|(_, rest)| {
-        rest.split('/').next().is_some_and(|host| host.contains('@'))
+        rest.split('/')
+            .next()
+            .is_some_and(|host| host.contains('@'))
     });
     login || SECRET.iter().any(|part| name.contains(part))
 }
@@ -155,7 +161,10 @@ mod tests {
         assert!(matches!(what("NCCL_P2P_DISABLE", "1"), What::Workaround(_)));
         assert_eq!(what("NCCL_P2P_DISABLE", "0"), What::Known);
         assert_eq!(what("NCCL_DEBUG", "INFO"), What::Known);
-        assert_eq!(what("NCCL_TREE_THRESHOLD", "0"), what("NCCL_TREE_THRESHOLD", "1"));
+        assert_eq!(
+            what("NCCL_TREE_THRESHOLD", "0"),
+            what("NCCL_TREE_THRESHOLD", "1")
+        );
     }
 
     #[test]

@@ -40,17 +40,29 @@ fn infiniband_then_others_then_docker_then_loopback() {
     assert_eq!(chosen(&[LO, docker, eth], none), ["eth0"]);
     assert_eq!(chosen(&[LO, docker], none), ["docker0"]);
     assert_eq!(chosen(&[LO], none), ["lo"]);
-    assert_eq!(chosen(&[("br-1a2b", "172.18.0.1", true), eth], none), ["br-1a2b", "eth0"]);
-    let old = Settings { version: Some((2, 27, 3)), ..none };
+    assert_eq!(
+        chosen(&[("br-1a2b", "172.18.0.1", true), eth], none),
+        ["br-1a2b", "eth0"]
+    );
+    let old = Settings {
+        version: Some((2, 27, 3)),
+        ..none
+    };
     assert_eq!(chosen(&[LO, virbr], old), ["virbr0"]);
-    let new = Settings { version: Some((2, 28, 9)), ..none };
+    let new = Settings {
+        version: Some((2, 28, 9)),
+        ..none
+    };
     assert_eq!(chosen(&[LO, virbr], new), ["lo"]);
 }
 
 #[test]
 fn an_interface_without_a_link_counts_up_to_2_28_2() {
     let names = [("eth0", "10.0.0.1", false), ("eth1", "10.0.1.1", true)];
-    let of = |version| Settings { version: Some(version), ..Settings::default() };
+    let of = |version| Settings {
+        version: Some(version),
+        ..Settings::default()
+    };
     assert_eq!(chosen(&names, of((2, 27, 3))), ["eth0", "eth1"]);
     assert_eq!(chosen(&names, of((2, 28, 3))), ["eth1"]);
 }
@@ -58,7 +70,10 @@ fn an_interface_without_a_link_counts_up_to_2_28_2() {
 #[test]
 fn what_is_set_is_found_or_nothing_is() {
     let names = [LO, ("eth0", "10.0.0.1", true), ("eth01", "10.0.1.1", true)];
-    let of = |ifname| Settings { ifname: Some(ifname), ..Settings::default() };
+    let of = |ifname| Settings {
+        ifname: Some(ifname),
+        ..Settings::default()
+    };
     assert_eq!(chosen(&names, of("eth0")), ["eth0", "eth01"]);
     assert_eq!(chosen(&names, of("=eth0")), ["eth0"]);
     assert_eq!(chosen(&names, of("^eth")), ["lo"]);
@@ -77,8 +92,14 @@ fn families_and_the_comm_id() {
         ("eth0", "fd00::1", true),
         ("lo", "::1", true),
     ];
-    let six = Settings { family: Some("AF_INET6"), ..Settings::default() };
+    let six = Settings {
+        family: Some("AF_INET6"),
+        ..Settings::default()
+    };
     assert_eq!(chosen(&names, six), ["eth0"]);
-    let id = Settings { comm_id: "10.0.1.9".parse().ok(), ..Settings::default() };
+    let id = Settings {
+        comm_id: "10.0.1.9".parse().ok(),
+        ..Settings::default()
+    };
     assert_eq!(chosen(&names, id), ["eth1"]);
 }
