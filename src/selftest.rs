@@ -10,8 +10,11 @@
 pub mod ab;
 pub mod check;
 pub mod child;
+pub mod dry;
+pub mod launcher;
 mod nccl;
 pub mod outcome;
 pub mod plan;
 pub mod protocol;
 pub mod run;
+pub mod team;

@@ -65,6 +65,8 @@ pub struct Host {
     recorded: Option<Answers>,
     /// The process that is asked about; this one if none.
     pid: Option<u32>,
+    /// Variables that are set beside those of the environment.
+    more: BTreeMap<String, String>,
 }
 
 impl Host {
@@ -75,6 +77,7 @@ impl Host {
             root: PathBuf::from("/"),
             recorded: None,
             pid: None,
+            more: BTreeMap::new(),
         }
     }
 
@@ -100,7 +103,15 @@ impl Host {
             root: root.to_owned(),
             recorded: Some(answers),
             pid: None,
+            more: BTreeMap::new(),
         })
+    }
+
+    /// The same with variables that are not in the environment, or stand above it.
+    #[must_use]
+    pub fn with_variables(mut self, more: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.more.extend(more);
+        self
     }
 
     /// The process that is asked about.
@@ -192,6 +203,12 @@ impl Host {
     /// The environment: of the process that is asked about, else ours.
     #[must_use]
     pub fn variables(&self) -> BTreeMap<String, String> {
+        let mut found = self.environment();
+        found.extend(self.more.clone());
+        found
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
         if let Some(answers) = &self.recorded {
             return answers.env.clone();
         }

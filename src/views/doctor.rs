@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::escape::{Glyphs, harmless, wrap};
+use super::escape::{Glyphs, harmless, width, wrap};
 use super::words;
 use crate::probe::diagnosis::expect::{Answer, Checked};
 use crate::probe::diagnosis::{Level, Trouble};
@@ -120,7 +120,7 @@ impl Report<'_> {
                 &mut out,
                 "",
                 "  ",
-                &format!("{level}  {}", trouble.title),
+                &format!("{level}: {}", trouble.title),
                 glyphs,
             );
             if !trouble.why.is_empty() {
@@ -185,7 +185,11 @@ impl Report<'_> {
 
 /// Text in the page's width, the first line behind `first`, the others behind `rest`.
 fn paragraph(out: &mut String, first: &str, rest: &str, text: &str, glyphs: Glyphs) {
-    let room = WIDTH.saturating_sub(first.len().max(rest.len()));
+    // A path is not broken: it is there to be copied.
+    let longest = text.split_whitespace().map(width).max().unwrap_or(0);
+    let room = WIDTH
+        .saturating_sub(first.len().max(rest.len()))
+        .max(longest);
     let lines = wrap(text, room, glyphs);
     for (at, line) in lines.iter().enumerate() {
         let lead = if at == 0 { first } else { rest };

@@ -18,6 +18,10 @@ const POOL: [((u32, u32, u32), u64); 7] = [
     ((2, 18, 0), 4_194_660),
 ];
 
+/// Bytes of the SHM transport for one channel and direction, by default (`shmRecvSetup` in
+/// src/transport/shm.cc: 4 KiB, LL 512 KiB, LL128 4.7 MiB, Simple 4 MiB); there are two channels at least.
+const SEGMENT: u64 = 9_637_888;
+
 /// The least that a rank needs of /dev/shm over the network.
 fn shm_of_a_rank(version: (u32, u32, u32)) -> Option<u64> {
     let row = POOL.iter().find(|(from, _)| version >= *from);
@@ -104,6 +108,12 @@ fn shm(facts: &Facts, found: &mut Vec<Trouble>) {
         found.push(
             Trouble::wrong("shm-small", format!("/dev/shm has {} in all: too little for {gpus} ranks of {version}", mib(space.total)))
                 .why(format!("a rank that talks over the network takes {} of it, those without P2P more: \"No space left on device\", or a bus error", mib(one)))
+                .fix(FixKind::Launch, more),
+        );
+    } else if gpus > 1 && facts.container.is_some() && space.total < (one + 4 * SEGMENT) * gpus {
+        found.push(
+            Trouble::note("shm-tight", format!("/dev/shm has {} in all: enough for {gpus} ranks of {version} only if they reach each other by P2P", mib(space.total)))
+                .why("without P2P and without cuMem host memory each pair takes 9 MiB a channel and direction of it")
                 .fix(FixKind::Launch, more),
         );
     } else if space.free < one {
