@@ -374,25 +374,21 @@ fn a_route_that_is_closed_is_named() {
         "10.77.9.0/24"
     ]));
     // Rank 1 tells an address that rank 0 has no way to.
+    let one = net.host(1);
+    let pair = ["mgmt0", "type", "veth", "peer", "name", "other0"];
+    assert!(ip(&[&["-n", one, "link", "add"], &pair[..]].concat()));
     assert!(ip(&[
         "-n",
-        net.host(1),
-        "link",
-        "add",
-        "mgmt0",
-        "type",
-        "dummy"
-    ]));
-    assert!(ip(&[
-        "-n",
-        net.host(1),
+        one,
         "addr",
         "add",
         "10.77.9.2/24",
         "dev",
         "mgmt0"
     ]));
-    assert!(ip(&["-n", net.host(1), "link", "set", "mgmt0", "up"]));
+    for end in ["mgmt0", "other0"] {
+        assert!(ip(&["-n", one, "link", "set", end, "up"]));
+    }
     let mut ranks = net.ranks();
     ranks[1].env = vec![("NCCL_SOCKET_IFNAME", "mgmt0")];
     let answers = run(&ranks);

@@ -78,10 +78,10 @@ pub(crate) struct SelftestArgs {
     #[arg(long, conflicts_with_all = ["ab", "pairs", "transports", "gpus", "nccl", "like", "plant"])]
     pub(crate) dry_run: bool,
     /// Port at which rank 0 of a dry run waits; the one behind MASTER_PORT if none, else 29555
-    #[arg(long, value_name = "PORT", requires = "dry_run", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
     /// Print the command that starts this dry run on several hosts, and do nothing else
-    #[arg(long, value_enum, value_name = "LAUNCHER", requires = "dry_run")]
+    #[arg(long, value_enum, value_name = "LAUNCHER")]
     pub(crate) print_launch: Option<dry::LauncherArg>,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -132,6 +132,11 @@ pub(crate) fn rank(task: &str) -> anyhow::Result<u8> {
 pub(crate) fn run(args: &SelftestArgs, common: &Common) -> anyhow::Result<u8> {
     if args.dry_run {
         return dry::run(args, common);
+    }
+    // Said to clap, these would be let through beside an option that a dry run conflicts with.
+    if args.port.is_some() || args.print_launch.is_some() {
+        let why = "--port and --print-launch are for a --dry-run";
+        return Err(Usage(why.to_owned()).into());
     }
     let Some(mut plan) = plan_of(args)? else {
         return Ok(exit::BROKEN);
