@@ -130,6 +130,26 @@ fn a_healthy_host_is_told_nothing() {
     }
 }
 
+/// Recorded on one H200; two libnccl are there, and the wheel's is the one that torch loads.
+#[test]
+fn a_machine_with_one_h200() {
+    let seen = Seen::of("h200-vm");
+    assert_eq!(seen.names(Level::Wrong), [""; 0], "{}", seen.text());
+    assert_eq!(seen.names(Level::Note), ["name-is-loopback"]);
+    for (text, answer) in [
+        ("gpus=1", Answer::Met),
+        ("driver>=580.159", Answer::Met),
+        ("nccl=2.28.9", Answer::Met),
+        ("torch>=2.11", Answer::Met),
+        ("p2p", Answer::NotMet),
+        ("rdma", Answer::NotMet),
+    ] {
+        assert_eq!(seen.check(text), answer, "{text}");
+    }
+    assert!(seen.text().contains("1: NVIDIA H200"));
+    assert!(seen.text().contains("2.28.3 of the system"));
+}
+
 #[test]
 fn one_port_of_eight_that_is_down_is_wrong() {
     let seen = Seen::of("ib-port-down");
@@ -199,7 +219,7 @@ fn the_route_to_the_store_tells_which_interface_is_meant() {
     assert!(seen.text().contains("NCCL_SOCKET_IFNAME=bond0.200"));
     // As it is advised, nothing is left to say.
     let set = Seen::changed("bonded", |folder| {
-        with_variable(folder, "NCCL_SOCKET_IFNAME", "bond0.200")
+        with_variable(folder, "NCCL_SOCKET_IFNAME", "bond0.200");
     });
     assert_eq!(set.troubles, [], "{}", set.text());
 }
@@ -207,11 +227,11 @@ fn the_route_to_the_store_tells_which_interface_is_meant() {
 #[test]
 fn a_name_that_matches_nothing_is_wrong() {
     let seen = Seen::changed("h100-ib", |folder| {
-        with_variable(folder, "NCCL_SOCKET_IFNAME", "ens9")
+        with_variable(folder, "NCCL_SOCKET_IFNAME", "ens9");
     });
     assert_eq!(seen.names(Level::Wrong), ["ifname-matches-nothing"]);
     let seen = Seen::changed("laptop", |folder| {
-        with_variable(folder, "NCCL_SOCKET_IFNAME", "docker0")
+        with_variable(folder, "NCCL_SOCKET_IFNAME", "docker0");
     });
     assert_eq!(
         seen.names(Level::Wrong),
@@ -220,7 +240,7 @@ fn a_name_that_matches_nothing_is_wrong() {
         seen.text()
     );
     let seen = Seen::changed("laptop", |folder| {
-        with_variable(folder, "MASTER_ADDR", "no-such-host")
+        with_variable(folder, "MASTER_ADDR", "no-such-host");
     });
     assert_eq!(
         seen.names(Level::Wrong),

@@ -21,7 +21,7 @@ pub(crate) fn text_after(path: &Path, mark: &[u8]) -> Option<String> {
     let (offset, size) = constants(&file)?;
     let mut bytes = vec![0; usize::try_from(size).ok()?];
     file.read_exact_at(&mut bytes, offset).ok()?;
-    let found = memmem::find_iter(&bytes, mark).find_map(|at| {
+    memmem::find_iter(&bytes, mark).find_map(|at| {
         let rest = &bytes[at + mark.len()..];
         let rest = &rest[..rest.len().min(TEXT)];
         let end = rest.iter().position(|b| !b.is_ascii_graphic())?;
@@ -29,8 +29,7 @@ pub(crate) fn text_after(path: &Path, mark: &[u8]) -> Option<String> {
         // The same words with a hole for the version may stand there too.
         word.starts_with(|c: char| c.is_ascii_digit())
             .then(|| word.to_owned())
-    });
-    found
+    })
 }
 
 /// Where the constants lie.

@@ -295,7 +295,7 @@ impl<'a> Pattern<'a> {
                 name.starts_with(*wanted)
             }
         };
-        (self.names.is_empty() || self.names.iter().any(|wanted| one(&wanted))) != self.not
+        (self.names.is_empty() || self.names.iter().any(one)) != self.not
     }
 }
 
