@@ -57,6 +57,7 @@ impl Test {
             .env("TMPDIR", folder.path())
             .env("UNHANG_STANDIN_DIR", folder.path())
             .env_remove("CUDA_VISIBLE_DEVICES")
+            .env_remove("RANK")
             .stdin(Stdio::null());
         Self {
             command,

@@ -1,6 +1,7 @@
 //! `unhang selftest`: does NCCL work between these GPUs, with these settings, and does a change cure it?
 
 mod dry;
+mod many;
 mod setting;
 
 use std::collections::BTreeMap;
@@ -18,11 +19,13 @@ use super::output::Usage;
 use super::{messages, output};
 use crate::app::signals;
 use crate::exit;
+use crate::probe::host::Host;
 use crate::probe::nccl_library::{self, Library};
 use crate::selftest::ab::{self, Answer, Side};
 use crate::selftest::child::{self, Fault as Planted, Task};
+use crate::selftest::launcher::Place;
 use crate::selftest::outcome::{Fault, Outcome, Verdict};
-use crate::selftest::plan::{self, Op, Plan, Sizes};
+use crate::selftest::plan::{self, Op, Plan, Seat, Sizes};
 use crate::selftest::protocol::Step;
 use crate::selftest::run::{Progress, Runner};
 use crate::views::escape::harmless;
@@ -77,10 +80,10 @@ pub(crate) struct SelftestArgs {
     /// or with RANK, WORLD_SIZE and MASTER_ADDR it joins the ranks of other hosts
     #[arg(long, conflicts_with_all = ["ab", "pairs", "transports", "gpus", "nccl", "like", "plant"])]
     pub(crate) dry_run: bool,
-    /// Port at which rank 0 of a dry run waits; the one behind MASTER_PORT if none, else 29555
+    /// Port at which rank 0 waits for the ranks of a launcher; the one behind MASTER_PORT if none, else 29555
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
-    /// Print the command that starts this dry run on several hosts, and do nothing else
+    /// Print the command that starts this test on several hosts, and do nothing else
     #[arg(long, value_enum, value_name = "LAUNCHER")]
     pub(crate) print_launch: Option<dry::LauncherArg>,
     /// How to print it
@@ -130,15 +133,22 @@ pub(crate) fn rank(task: &str) -> anyhow::Result<u8> {
 /// # Errors
 /// If nothing could be started.
 pub(crate) fn run(args: &SelftestArgs, common: &Common) -> anyhow::Result<u8> {
+    if let Some(launcher) = args.print_launch {
+        output::print(&dry::launch(launcher, args))?;
+        return Ok(exit::OK);
+    }
     if args.dry_run {
         return dry::run(args, common);
     }
-    // Said to clap, these would be let through beside an option that a dry run conflicts with.
-    if args.port.is_some() || args.print_launch.is_some() {
-        let why = "--port and --print-launch are for a --dry-run";
+    let place = Place::of(&Host::this().variables(), args.port).map_err(Usage)?;
+    if let Some(place) = place.filter(|place| place.world > 1) {
+        return many::run(args, common, &place);
+    }
+    if args.port.is_some() {
+        let why = "--port is for a --dry-run, or for ranks that a launcher starts";
         return Err(Usage(why.to_owned()).into());
     }
-    let Some(mut plan) = plan_of(args)? else {
+    let Some(mut plan) = plan_of(args, None)? else {
         return Ok(exit::BROKEN);
     };
     let library = library_of(args, &mut plan)?;
@@ -197,6 +207,7 @@ impl Session<'_> {
             interrupted: &self.interrupted,
             planted: planted(&self.args.plant)?,
             progress: &mut progress,
+            others: None,
         };
         Ok(runner.run(plan)?)
     }
@@ -401,7 +412,7 @@ fn head(plan: &Plan, library: Option<&Library>) -> String {
 }
 
 /// The plan; `None`, with a message, if nothing can be tested here.
-fn plan_of(args: &SelftestArgs) -> anyhow::Result<Option<Plan>> {
+fn plan_of(args: &SelftestArgs, seat: Option<(Seat, u32)>) -> anyhow::Result<Option<Plan>> {
     let present = devices();
     let devices: Vec<u32> = match &args.gpus {
         Some(wanted) => wanted.iter().take(MOST_GPUS + 1).collect(),
@@ -410,7 +421,7 @@ fn plan_of(args: &SelftestArgs) -> anyhow::Result<Option<Plan>> {
     if devices.len() > MOST_GPUS {
         bail!("no machine has more than {MOST_GPUS} GPUs");
     }
-    if devices.is_empty() {
+    if devices.is_empty() && seat.is_none() {
         messages::error_text(match std::env::var_os("CUDA_VISIBLE_DEVICES") {
             Some(_) => "CUDA_VISIBLE_DEVICES hides every GPU",
             None => "no NVIDIA driver here: there is no /dev/nvidia0",
@@ -418,9 +429,16 @@ fn plan_of(args: &SelftestArgs) -> anyhow::Result<Option<Plan>> {
         messages::note("hint: --dry-run tests names, routes, ports and firewalls without a GPU");
         return Ok(None);
     }
-    let seats = plan::seats(&devices, args.ranks_per_gpu);
+    let (seats, world) = match seat {
+        Some((seat, world)) => (vec![seat], world),
+        None => {
+            let seats = plan::seats(&devices, args.ranks_per_gpu);
+            let world = u32::try_from(seats.len()).unwrap_or(u32::MAX);
+            (seats, world)
+        }
+    };
     let mut plan = Plan {
-        world: u32::try_from(seats.len()).unwrap_or(u32::MAX),
+        world,
         seats,
         library: None,
         libraries: BTreeMap::new(),

@@ -36,10 +36,6 @@ pub(crate) enum LauncherArg {
 /// # Errors
 /// If the launcher's variables are wrong, or nothing can be printed.
 pub(super) fn run(args: &SelftestArgs, common: &Common) -> anyhow::Result<u8> {
-    if let Some(launcher) = args.print_launch {
-        output::print(&launch(launcher, args))?;
-        return Ok(exit::OK);
-    }
     let variables = Host::this().variables();
     let place = Place::of(&variables, args.port).map_err(Usage)?;
     let host = settings(args, place.as_ref())?;
@@ -146,8 +142,11 @@ fn together(places: &[Place], host: &(impl Fn(u32) -> Host + Sync), args: &Selft
 }
 
 /// The command that starts it on several hosts. What only the user knows is in capitals.
-fn launch(launcher: LauncherArg, args: &SelftestArgs) -> String {
-    let mut own = "unhang selftest --dry-run".to_owned();
+pub(super) fn launch(launcher: LauncherArg, args: &SelftestArgs) -> String {
+    let mut own = "unhang selftest".to_owned();
+    if args.dry_run {
+        own.push_str(" --dry-run");
+    }
     if let Some(port) = args.port {
         own.push_str(&format!(" --port {port}"));
     }
