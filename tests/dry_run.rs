@@ -322,6 +322,7 @@ fn ip(args: &[&str]) -> bool {
 }
 
 /// The net, or the word that says why the test shows nothing here. The same faults on the loopback are above.
+#[expect(clippy::print_stderr, reason = "a test that shows nothing says so")]
 fn net(hosts: u32) -> Option<Net> {
     let net = Net::new(hosts);
     if net.is_none() {

@@ -153,7 +153,12 @@ pub(super) fn launch(launcher: LauncherArg, args: &SelftestArgs) -> String {
     for setting in &args.env {
         own.push_str(&format!(" --env {}", quoted(&setting.to_string())));
     }
-    let port = args.port.map_or(29_555, |port| port);
+    for path in &args.nccl {
+        own.push_str(&format!(" --nccl {}", quoted(path)));
+    }
+    let port = args.port.unwrap_or(29_555);
+    // Ray hides every GPU from a task that asks for none.
+    let gpus = if args.dry_run { "" } else { ", num_gpus=1" };
     match launcher {
         LauncherArg::Srun => format!("srun --nodes=NODES --ntasks-per-node=RANKS_PER_HOST {own}\n"),
         LauncherArg::Torchrun => format!(
@@ -176,14 +181,14 @@ pub(super) fn launch(launcher: LauncherArg, args: &SelftestArgs) -> String {
         LauncherArg::Ray => format!(
             "# one rank a node of the running cluster:\n\
              python3 - <<'END'\n\
-             import os, ray, subprocess\n\
+             import os, ray, shlex, subprocess\n\
              ray.init(address='auto')\n\
              nodes = [n for n in ray.nodes() if n['Alive']]\n\
-             @ray.remote(num_cpus=0)\n\
+             @ray.remote(num_cpus=0{gpus})\n\
              def rank(n):\n    \
              env = dict(os.environ, RANK=str(n), WORLD_SIZE=str(len(nodes)),\n               \
              MASTER_ADDR=nodes[0]['NodeManagerAddress'], MASTER_PORT='{}')\n    \
-             return subprocess.run({own:?}.split(), env=env, capture_output=True, text=True).stdout\n\
+             return subprocess.run(shlex.split({own:?}), env=env, capture_output=True, text=True).stdout\n\
              on = [rank.options(resources={{'node:' + node['NodeManagerAddress']: 0.001}}).remote(n)\n      \
              for n, node in enumerate(nodes)]\n\
              print('\\n'.join(ray.get(on)))\n\
