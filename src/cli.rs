@@ -3,6 +3,7 @@
 mod common;
 mod dashboard;
 mod demo;
+mod doctor;
 mod messages;
 mod output;
 mod ranks;
@@ -29,6 +30,8 @@ Exit codes of a diagnosis:
   2   the command line was not understood
   3   an input that was asked for could not be read; what could be read is diagnosed all the same
   1   anything else
+The doctor: 0 nothing is wrong; 10 something is; 12 nothing is wrong and there is no GPU. With --expect: 0
+every expectation is met; 10 one is not; 12 one cannot be told.
 A self-test: 0 passed, or the change cures; 10 failed; 12 proved nothing (world size 1, not reproduced).
 A demo ends with 0: a failure is what it is meant to show. Rules given with --rules that cannot be
 used make 3.";
@@ -53,6 +56,8 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Play a recorded failure that is built in
     Demo(demo::DemoArgs),
+    /// Look at this host before a launch: GPUs, libraries, interfaces, RDMA, shared memory, limits
+    Doctor(doctor::DoctorArgs),
     /// Test NCCL between these GPUs, and prove that a change cures what fails
     Selftest(selftest::SelftestArgs),
     /// List, explain and check the rules
@@ -95,6 +100,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Report(args) => output::finish(report::run(&args, common)),
         Command::Replay(args) => output::finish(replay::run(&args, common)),
         Command::Demo(args) => output::finish(demo::run(&args, common)),
+        Command::Doctor(args) => output::finish(doctor::run(&args, common)),
         Command::Selftest(args) => output::finish(selftest::run(&args, common)),
         Command::Rank { task } => output::finish(selftest::rank(&task)),
         Command::Rules(mut args) => {

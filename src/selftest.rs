@@ -10,8 +10,12 @@
 pub mod ab;
 pub mod check;
 pub mod child;
+pub mod dry;
+pub mod launcher;
+pub mod many;
 mod nccl;
 pub mod outcome;
 pub mod plan;
 pub mod protocol;
 pub mod run;
+pub mod team;

@@ -2,6 +2,8 @@
 //!
 //! **Architecture invariant:** no byte of a log reaches a terminal except through [`escape`].
 
+pub mod doctor;
+pub mod dry;
 pub mod escape;
 pub mod json;
 pub mod report;

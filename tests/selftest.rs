@@ -57,6 +57,7 @@ impl Test {
             .env("TMPDIR", folder.path())
             .env("UNHANG_STANDIN_DIR", folder.path())
             .env_remove("CUDA_VISIBLE_DEVICES")
+            .env_remove("RANK")
             .stdin(Stdio::null());
         Self {
             command,
@@ -323,6 +324,48 @@ fn without_a_driver_it_says_so() {
         .output()
         .unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(10));
     assert!(error.contains("no NVIDIA driver here"), "{error}");
+}
+
+#[test]
+fn a_driver_that_cannot_be_loaded_fails_and_compares_nothing() {
+    for args in [&[][..], &["--ab", "NCCL_NET=Socket", "--repeats", "2"][..]] {
+        let mut test = Test::new(args);
+        // A folder without libcuda; a machine with a driver has it elsewhere too.
+        test.command.env("LD_LIBRARY_PATH", "/nonexistent");
+        if PathBuf::from("/dev/nvidia0").exists() {
+            return;
+        }
+        let output = test.run();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("libcuda.so.1 cannot be loaded"), "{text}");
+        assert_eq!(output.status.code(), Some(10), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn what_is_typed_wrong_is_a_usage_error() {
+    for args in [
+        &["--env", "A"][..],
+        &["--env", "1A=2"],
+        &["--ab", ""],
+        &["--ab", "A=1,"],
+        &["--timeout", "0s"],
+        &["--env", "99:X=1"],
+        &["--ab", "1:X=1"],
+        &["--port", "1"],
+        &["--dry-run", "--env", "2:X=1"],
+        &["--dry-run", "--pairs"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unhang"));
+        command.arg("selftest").args(args);
+        if !args.contains(&"--dry-run") {
+            command.args(["--gpus", "0", "--nccl"]).arg(STANDINS.path());
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.starts_with("error: "), "{args:?}: {error}");
+    }
 }

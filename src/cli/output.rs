@@ -18,12 +18,19 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// The command line asks for what cannot be: ends like what clap refuses.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
 /// Tells an error and turns the outcome of a command into the process' status.
 pub(crate) fn finish(outcome: anyhow::Result<u8>) -> ExitCode {
     let code = outcome.unwrap_or_else(|error| {
         messages::error(&error);
         if error.is::<InputError>() {
             exit::INPUT
+        } else if error.is::<Usage>() {
+            exit::USAGE
         } else {
             exit::ERROR
         }

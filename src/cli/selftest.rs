@@ -1,5 +1,9 @@
 //! `unhang selftest`: does NCCL work between these GPUs, with these settings, and does a change cure it?
 
+mod dry;
+mod many;
+mod setting;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -10,19 +14,23 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 
-use super::common::{Common, Format, duration, new_engine};
+use super::common::{Common, Format, new_engine};
+use super::output::Usage;
 use super::{messages, output};
 use crate::app::signals;
 use crate::exit;
+use crate::probe::host::Host;
 use crate::probe::nccl_library::{self, Library};
 use crate::selftest::ab::{self, Answer, Side};
 use crate::selftest::child::{self, Fault as Planted, Task};
-use crate::selftest::outcome::{Outcome, Verdict};
-use crate::selftest::plan::{self, Op, Plan, Sizes};
+use crate::selftest::launcher::Place;
+use crate::selftest::outcome::{Fault, Outcome, Verdict};
+use crate::selftest::plan::{self, Op, Plan, Seat, Sizes};
 use crate::selftest::protocol::Step;
 use crate::selftest::run::{Progress, Runner};
 use crate::views::escape::harmless;
 use crate::views::selftest as view;
+use setting::Setting;
 
 /// GPUs of one machine.
 const MOST_GPUS: usize = 1024;
@@ -44,11 +52,11 @@ pub(crate) struct SelftestArgs {
     #[arg(long, value_enum, default_value_t = SizesArg::Quick)]
     pub(crate) bandwidth: SizesArg,
     /// The job's setting, such as NCCL_SOCKET_IFNAME=eth0; for one rank alone RANK:NAME=VALUE
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub(crate) env: Vec<String>,
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting::parse)]
+    pub(crate) env: Vec<Setting>,
     /// A change to prove: run with and without it in turn
-    #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',')]
-    pub(crate) ab: Vec<String>,
+    #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',', value_parser = setting::parse)]
+    pub(crate) ab: Vec<Setting>,
     /// Test every pair of GPUs by itself: names the bad GPU or link
     #[arg(long, conflicts_with_all = ["ab", "ranks_per_gpu"])]
     pub(crate) pairs: bool,
@@ -65,8 +73,19 @@ pub(crate) struct SelftestArgs {
     #[arg(long, value_name = "PID", conflicts_with = "nccl")]
     pub(crate) like: Option<u32>,
     /// How long a step may take
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
+    #[arg(long, value_name = "DURATION", value_parser = setting::patience, default_value = "30s")]
     pub(crate) timeout: Duration,
+    /// Without GPUs: a ring all-reduce over TCP between the ranks, on the interface that NCCL would take. It
+    /// tests names, routes, ports and firewalls, and is no evidence about NCCL. Under srun, torchrun, mpirun
+    /// or with RANK, WORLD_SIZE and MASTER_ADDR it joins the ranks of other hosts
+    #[arg(long, conflicts_with_all = ["ab", "pairs", "transports", "gpus", "nccl", "like", "plant"])]
+    pub(crate) dry_run: bool,
+    /// Port at which rank 0 waits for the ranks of a launcher; the one behind MASTER_PORT if none, else 29555
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+    /// Print the command that starts this test on several hosts, and do nothing else
+    #[arg(long, value_enum, value_name = "LAUNCHER")]
+    pub(crate) print_launch: Option<dry::LauncherArg>,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -114,7 +133,24 @@ pub(crate) fn rank(task: &str) -> anyhow::Result<u8> {
 /// # Errors
 /// If nothing could be started.
 pub(crate) fn run(args: &SelftestArgs, common: &Common) -> anyhow::Result<u8> {
-    let mut plan = plan_of(args)?;
+    if let Some(launcher) = args.print_launch {
+        output::print(&dry::launch(launcher, args))?;
+        return Ok(exit::OK);
+    }
+    if args.dry_run {
+        return dry::run(args, common);
+    }
+    let place = Place::of(&Host::this().variables(), args.port).map_err(Usage)?;
+    if let Some(place) = place.filter(|place| place.world > 1) {
+        return many::run(args, common, &place);
+    }
+    if args.port.is_some() {
+        let why = "--port is for a --dry-run, or for ranks that a launcher starts";
+        return Err(Usage(why.to_owned()).into());
+    }
+    let Some(mut plan) = plan_of(args, None)? else {
+        return Ok(exit::BROKEN);
+    };
     let library = library_of(args, &mut plan)?;
     let text = args.format != Format::Json;
     if text {
@@ -171,6 +207,7 @@ impl Session<'_> {
             interrupted: &self.interrupted,
             planted: planted(&self.args.plant)?,
             progress: &mut progress,
+            others: None,
         };
         Ok(runner.run(plan)?)
     }
@@ -221,7 +258,7 @@ impl Session<'_> {
         without.timed = vec![Op::AllReduce];
         let mut with = without.clone();
         for setting in &self.args.ab {
-            let (rank, name, value) = setting_of(setting)?;
+            let Setting { rank, name, value } = setting.clone();
             match rank {
                 Some(rank) => with.env_of.entry(rank).or_default().insert(name, value),
                 None => {
@@ -233,11 +270,21 @@ impl Session<'_> {
                 }
             };
         }
-        let (mut a, mut b) = (Side::default(), Side::default());
+        let (mut a, mut b, mut unloaded) = (Side::default(), Side::default(), 0);
         for repeat in 1..=self.args.repeats {
             for (side, plan, name) in [(&mut a, &without, "without"), (&mut b, &with, "with")] {
                 let outcome = self.go(plan, &format!("{repeat}-{name}"), false)?;
                 side.take(&outcome);
+                let at_load = |f: &Fault| {
+                    matches!(
+                        f,
+                        Fault::Failed {
+                            step: Step::Load,
+                            ..
+                        }
+                    )
+                };
+                unloaded += u32::from(outcome.fault.as_ref().is_some_and(at_load));
                 if text {
                     let what = match (&outcome.fault, outcome.best(Op::AllReduce)) {
                         (Some(fault), _) => format!("failed: {}", view::fault(fault)),
@@ -253,6 +300,12 @@ impl Session<'_> {
                     bail!("interrupted");
                 }
             }
+        }
+        if unloaded == 2 * self.args.repeats {
+            messages::error_text(
+                "nothing was compared: the driver or libnccl could not be loaded in any run",
+            );
+            return Ok(exit::BROKEN);
         }
         let answer = ab::judge(&a, &b);
         output::print(&if text {
@@ -358,7 +411,8 @@ fn head(plan: &Plan, library: Option<&Library>) -> String {
     text
 }
 
-fn plan_of(args: &SelftestArgs) -> anyhow::Result<Plan> {
+/// The plan; `None`, with a message, if nothing can be tested here.
+fn plan_of(args: &SelftestArgs, seat: Option<(Seat, u32)>) -> anyhow::Result<Option<Plan>> {
     let present = devices();
     let devices: Vec<u32> = match &args.gpus {
         Some(wanted) => wanted.iter().take(MOST_GPUS + 1).collect(),
@@ -367,15 +421,24 @@ fn plan_of(args: &SelftestArgs) -> anyhow::Result<Plan> {
     if devices.len() > MOST_GPUS {
         bail!("no machine has more than {MOST_GPUS} GPUs");
     }
-    if devices.is_empty() {
-        if std::env::var_os("CUDA_VISIBLE_DEVICES").is_some() {
-            bail!("CUDA_VISIBLE_DEVICES hides every GPU");
-        }
-        bail!("no NVIDIA driver here: there is no /dev/nvidia0");
+    if devices.is_empty() && seat.is_none() {
+        messages::error_text(match std::env::var_os("CUDA_VISIBLE_DEVICES") {
+            Some(_) => "CUDA_VISIBLE_DEVICES hides every GPU",
+            None => "no NVIDIA driver here: there is no /dev/nvidia0",
+        });
+        messages::note("hint: --dry-run tests names, routes, ports and firewalls without a GPU");
+        return Ok(None);
     }
-    let seats = plan::seats(&devices, args.ranks_per_gpu);
+    let (seats, world) = match seat {
+        Some((seat, world)) => (vec![seat], world),
+        None => {
+            let seats = plan::seats(&devices, args.ranks_per_gpu);
+            let world = u32::try_from(seats.len()).unwrap_or(u32::MAX);
+            (seats, world)
+        }
+    };
     let mut plan = Plan {
-        world: u32::try_from(seats.len()).unwrap_or(u32::MAX),
+        world,
         seats,
         library: None,
         libraries: BTreeMap::new(),
@@ -395,14 +458,23 @@ fn plan_of(args: &SelftestArgs) -> anyhow::Result<Plan> {
         patience: args.timeout,
         correctness: true,
     };
+    for setting in args.env.iter().chain(&args.ab) {
+        if let Some(rank) = setting.rank.filter(|rank| *rank >= plan.world) {
+            let most = plan.world - 1;
+            return Err(Usage(format!(
+                "`{setting}` is for rank {rank}, and the last one is {most}"
+            ))
+            .into());
+        }
+    }
     for setting in &args.env {
-        let (rank, name, value) = setting_of(setting)?;
+        let Setting { rank, name, value } = setting.clone();
         match rank {
             Some(rank) => plan.env_of.entry(rank).or_default().insert(name, value),
             None => plan.env.insert(name, value),
         };
     }
-    Ok(plan)
+    Ok(Some(plan))
 }
 
 fn ops_of(args: &[OpArg]) -> Vec<Op> {
@@ -444,25 +516,6 @@ fn devices() -> u32 {
             .count(),
     )
     .unwrap_or(0)
-}
-
-/// `NAME=VALUE` or `RANK:NAME=VALUE`.
-fn setting_of(text: &str) -> anyhow::Result<(Option<u32>, String, String)> {
-    let bad = || format!("`{text}` is no NAME=VALUE");
-    let (name, value) = text.split_once('=').with_context(bad)?;
-    let (rank, name) = match name.split_once(':') {
-        Some((rank, name)) => (Some(rank.parse().with_context(bad)?), name),
-        None => (None, name),
-    };
-    let good = |name: &str| {
-        !name.is_empty()
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    };
-    if !good(name) {
-        bail!(bad());
-    }
-    Ok((rank, name.to_owned(), value.to_owned()))
 }
 
 fn library_of(args: &SelftestArgs, plan: &mut Plan) -> anyhow::Result<Option<Library>> {

@@ -2,9 +2,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use super::host;
 use crate::error::InputError;
+
+/// Folders of libraries, where the loader's cache tells nothing.
+pub(super) const SYSTEM_FOLDERS: [&str; 5] = [
+    "/usr/local/lib",
+    "/usr/local/cuda/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+];
 
 /// Where a library was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +106,7 @@ pub fn find() -> Option<Library> {
 }
 
 /// Folders of packages: the active environment's, and what its interpreter says.
-fn site_packages() -> Vec<PathBuf> {
+pub(crate) fn site_packages() -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
         if let Some(prefix) = std::env::var_os(variable) {
@@ -107,13 +117,8 @@ fn site_packages() -> Vec<PathBuf> {
     }
     // Asked only for its paths; nothing is imported.
     let script = "import sys; print('\\n'.join(sys.path))";
-    let asked = Command::new("python3")
-        .args(["-I", "-c", script])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    if let Ok(output) = asked {
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut python = Command::new("python3");
+    if let Some(text) = host::output(python.args(["-I", "-c", script])) {
         folders.extend(
             text.lines()
                 .filter(|line| !line.is_empty())
@@ -134,27 +139,16 @@ fn of_wheel(folders: &[PathBuf]) -> Option<Library> {
     })
 }
 
-fn of_system() -> Option<Library> {
-    let output = Command::new("ldconfig")
-        .arg("-p")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    let cached = output.ok().and_then(|output| {
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+pub(crate) fn of_system() -> Option<Library> {
+    let output = host::output(Command::new("ldconfig").arg("-p"));
+    let cached = output.and_then(|text| {
         let line = text
             .lines()
             .find(|line| line.trim_start().starts_with("libnccl.so.2 "))?;
         Some(PathBuf::from(line.rsplit("=> ").next()?.trim()))
     });
     let path = cached.or_else(|| {
-        let folders = [
-            "/usr/local/lib",
-            "/usr/local/cuda/lib64",
-            "/usr/lib/x86_64-linux-gnu",
-            "/usr/lib64",
-        ];
-        folders
+        SYSTEM_FOLDERS
             .iter()
             .map(|folder| Path::new(folder).join("libnccl.so.2"))
             .find(|path| path.is_file())

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::plan::Op;
 use super::protocol::Step;
 use crate::engine::snapshot::Snapshot;
 
 /// How a rank's process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
     /// With this exit status.
     Status(i32),
@@ -20,7 +22,7 @@ pub enum Ended {
 }
 
 /// One rank.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RankOutcome {
     /// Its rank.
     pub rank: u32,
@@ -47,7 +49,7 @@ pub struct RankOutcome {
 }
 
 /// An operation at a size: the slowest rank's time counts.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timed {
     /// Operation.
     pub op: Op,
@@ -107,8 +109,81 @@ pub enum Fault {
         /// How the first of them ended.
         how: Ended,
     },
+    /// Processes of a launcher said nothing more to rank 0.
+    Gone {
+        /// The ranks.
+        ranks: Vec<u32>,
+    },
+    /// Ranks could not meet: words for people.
+    Apart(String),
     /// Interrupted by the user.
     Interrupted,
+}
+
+impl RankOutcome {
+    /// Whether its process ended by itself.
+    fn ended_itself(&self) -> bool {
+        matches!(self.ended, Some(Ended::Status(_) | Ended::Signal(_)))
+    }
+}
+
+/// Why a run did not pass. A process that ended without a word comes first: what others report is its
+/// effect. An error that a rank reports says more than one that waits, and whoever failed in the earliest
+/// step is the cause.
+#[must_use]
+pub fn fault(ranks: &[&RankOutcome]) -> Option<Fault> {
+    let ids = |of: &[&RankOutcome]| of.iter().map(|rank| rank.rank).collect::<Vec<u32>>();
+    let silent: Vec<&RankOutcome> = ranks
+        .iter()
+        .copied()
+        .filter(|r| r.ended_itself() && r.failed.is_none() && !r.finished)
+        .collect();
+    if let Some(how) = silent.first().and_then(|rank| rank.ended) {
+        let step = silent[0].in_step.map(|(step, _)| step);
+        return Some(Fault::Ended {
+            step,
+            ranks: ids(&silent),
+            how,
+        });
+    }
+    let first = ranks
+        .iter()
+        .filter_map(|rank| rank.failed.as_ref())
+        .min_by_key(|(step, ..)| *step);
+    if let Some((step, what, detail)) = first {
+        let same: Vec<&RankOutcome> = ranks
+            .iter()
+            .copied()
+            .filter(|r| r.failed.as_ref().is_some_and(|f| f.0 == *step))
+            .collect();
+        return Some(Fault::Failed {
+            step: *step,
+            ranks: ids(&same),
+            what: what.clone(),
+            detail: detail.clone(),
+        });
+    }
+    let stuck: Vec<&RankOutcome> = ranks
+        .iter()
+        .copied()
+        .filter(|r| !r.finished && !r.ended_itself())
+        .collect();
+    let step = |rank: &RankOutcome| rank.in_step.map_or(Step::Load, |(step, _)| step);
+    let earliest = stuck.iter().map(|rank| step(rank)).min()?;
+    // Whoever is in the earliest step is the one that the others wait for; in the same step all are named.
+    let there: Vec<&RankOutcome> = stuck.into_iter().filter(|r| step(r) == earliest).collect();
+    let stopped: Vec<&RankOutcome> = there
+        .iter()
+        .copied()
+        .filter(|rank| matches!(rank.state, Some('T' | 't')))
+        .collect();
+    let waited = there.iter().filter_map(|r| r.in_step).map(|(_, t)| t).max();
+    Some(Fault::Stuck {
+        step: earliest,
+        ranks: ids(&there),
+        waited: waited.unwrap_or_default(),
+        stopped: ids(&stopped),
+    })
 }
 
 /// A run.

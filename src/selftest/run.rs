@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::child::{Fault as Planted, Task};
-use super::outcome::{Ended, Fault, Outcome, RankOutcome, Timed};
+use super::outcome::{Ended, Fault, Outcome, RankOutcome, Timed, fault};
 use super::plan::{NOT_INHERITED, Plan, Seat};
 use super::protocol::{Event, LINE_BYTES, Step};
 use crate::engine::Engine;
@@ -52,6 +52,17 @@ pub struct Runner<'a> {
     pub planted: BTreeMap<u32, (Step, Planted)>,
     /// Told as it goes.
     pub progress: &'a mut dyn FnMut(Progress),
+    /// The ranks of other processes, if there are any.
+    pub others: Option<Others>,
+}
+
+/// The unique id on its way between processes.
+#[derive(Debug)]
+pub struct Others {
+    /// To them, from rank 0's process.
+    pub out: Sender<String>,
+    /// From them, in all others.
+    pub into: Receiver<String>,
 }
 
 enum Heard {
@@ -107,7 +118,8 @@ impl Runner<'_> {
         for rank in &mut ranks {
             rank.outcome.state = state_of(rank.child.id());
         }
-        outcome.fault = fault(&ranks, outcome.fault);
+        let all: Vec<&RankOutcome> = ranks.iter().map(|rank| &rank.outcome).collect();
+        outcome.fault = outcome.fault.or_else(|| fault(&all));
         end_all(&mut ranks);
         outcome.took = started.elapsed();
         outcome.ranks = ranks.into_iter().map(|rank| rank.outcome).collect();
@@ -205,12 +217,19 @@ impl Runner<'_> {
         loop {
             match heard.recv_timeout(LOOK) {
                 Ok((at, Heard::Event(event))) => {
+                    if let (Event::Id(id), Some(others)) = (&event, &self.others) {
+                        // They are gone only if all is over.
+                        let _gone = others.out.send(id.clone());
+                    }
                     take(ranks, at, event, outcome, &mut checks);
                 }
                 Ok((at, Heard::Noise(bytes))) => ranks[at].keep(&bytes),
                 Ok((at, Heard::Closed)) => ranks[at].closed = true,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(LOOK),
+            }
+            if let Some(id) = self.others.as_ref().and_then(|o| o.into.try_recv().ok()) {
+                take(ranks, 0, Event::Id(id), outcome, &mut checks);
             }
             while let Some(step) = told.peek().copied() {
                 let took = |rank: &Rank| {
@@ -373,72 +392,6 @@ fn listen(stdout: ChildStdout, at: usize, sender: &Sender<(usize, Heard)>) {
         }
     }
     let _nobody = sender.send((at, Heard::Closed));
-}
-
-/// Why the run did not pass. An error that a rank reports says more than one that waits, and whoever
-/// failed in the earliest step is the cause.
-fn fault(ranks: &[Rank], known: Option<Fault>) -> Option<Fault> {
-    if known.is_some() {
-        return known;
-    }
-    let ids = |of: &[&Rank]| {
-        of.iter()
-            .map(|rank| rank.outcome.rank)
-            .collect::<Vec<u32>>()
-    };
-    // A process that ended without a word comes first: what others report is its effect.
-    let silent: Vec<&Rank> = ranks
-        .iter()
-        .filter(|r| r.status.is_some() && r.outcome.failed.is_none() && !r.outcome.finished)
-        .collect();
-    if let Some(how) = silent.first().and_then(|rank| rank.outcome.ended) {
-        let step = silent[0].outcome.in_step.map(|(step, _)| step);
-        return Some(Fault::Ended {
-            step,
-            ranks: ids(&silent),
-            how,
-        });
-    }
-    let first = ranks
-        .iter()
-        .filter_map(|rank| rank.outcome.failed.as_ref())
-        .min_by_key(|(step, ..)| *step);
-    if let Some((step, what, detail)) = first {
-        let same: Vec<&Rank> = ranks
-            .iter()
-            .filter(|r| r.outcome.failed.as_ref().is_some_and(|f| f.0 == *step))
-            .collect();
-        return Some(Fault::Failed {
-            step: *step,
-            ranks: ids(&same),
-            what: what.clone(),
-            detail: detail.clone(),
-        });
-    }
-    let stuck: Vec<&Rank> = ranks
-        .iter()
-        .filter(|r| !r.outcome.finished && r.status.is_none())
-        .collect();
-    let step = |rank: &Rank| rank.outcome.in_step.map_or(Step::Load, |(step, _)| step);
-    let earliest = stuck.iter().map(|rank| step(rank)).min()?;
-    // Whoever is in the earliest step is the one that the others wait for; in the same step all are named.
-    let there: Vec<&Rank> = stuck.into_iter().filter(|r| step(r) == earliest).collect();
-    let stopped: Vec<&Rank> = there
-        .iter()
-        .copied()
-        .filter(|rank| matches!(rank.outcome.state, Some('T' | 't')))
-        .collect();
-    let waited = there
-        .iter()
-        .filter_map(|r| r.outcome.in_step)
-        .map(|(_, t)| t)
-        .max();
-    Some(Fault::Stuck {
-        step: earliest,
-        ranks: ids(&there),
-        waited: waited.unwrap_or_default(),
-        stopped: ids(&stopped),
-    })
 }
 
 /// Kills what still runs, and waits for all of it.

@@ -104,6 +104,11 @@ pub fn fault(fault: &Fault) -> String {
                 words::ranks(ranks.iter().copied())
             )
         }
+        Fault::Gone { ranks } => format!(
+            "{}: nothing more came to rank 0, its process or host is gone",
+            words::ranks(ranks.iter().copied())
+        ),
+        Fault::Apart(why) => why.clone(),
         Fault::Interrupted => "interrupted".to_owned(),
     }
 }

@@ -73,7 +73,7 @@ pub fn count(n: usize, noun: &str) -> String {
     let number = thousands(n as u64);
     match (n, noun) {
         (1, _) => format!("{number} {noun}"),
-        (_, n) if n.ends_with('x') => format!("{number} {n}es"),
+        (_, n) if n.ends_with('x') || n.ends_with("ch") => format!("{number} {n}es"),
         (_, n) if n.ends_with('y') => format!("{number} {}ies", n.trim_end_matches('y')),
         _ => format!("{number} {noun}s"),
     }

@@ -1,0 +1,399 @@
+//! The doctor on recorded hosts, and on the machine that runs this test.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use unhang::probe::diagnosis::expect::{self, Answer};
+use unhang::probe::diagnosis::{Level, Trouble, diagnose};
+use unhang::probe::facts::Facts;
+use unhang::probe::host::Host;
+use unhang::views::doctor::Report;
+use unhang::views::escape::Glyphs;
+
+/// Unpacks a recorded host: `PATH = "text"`, `PATH -> target` and `PATH/` below a folder.
+fn unpack(name: &str, folder: &Path) {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/hosts/{name}.tree"));
+    for line in fs::read_to_string(tree).unwrap().lines() {
+        if line.starts_with('#') {
+            continue;
+        }
+        let place = |path: &str| {
+            let path = folder.join(path.trim_start_matches('/'));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            path
+        };
+        if let Some((path, text)) = line.split_once(" = ") {
+            fs::write(place(path), serde_json::from_str::<String>(text).unwrap()).unwrap();
+        } else if let Some((path, target)) = line.split_once(" -> ") {
+            symlink(target, place(path)).unwrap();
+        } else {
+            fs::create_dir_all(place(line)).unwrap();
+        }
+    }
+}
+
+struct Seen {
+    facts: Facts,
+    troubles: Vec<Trouble>,
+}
+
+impl Seen {
+    fn of(name: &str) -> Self {
+        Self::changed(name, |_| {})
+    }
+
+    /// The recorded host after a change of its files.
+    fn changed(name: &str, change: impl FnOnce(&Path)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        unpack(name, folder.path());
+        change(folder.path());
+        let facts = Facts::of(&Host::at(folder.path()).unwrap());
+        assert!(facts.late.is_empty());
+        let troubles = diagnose(&facts);
+        Self { facts, troubles }
+    }
+
+    fn names(&self, level: Level) -> Vec<&str> {
+        let mut names: Vec<&str> = self
+            .troubles
+            .iter()
+            .filter(|trouble| trouble.level == level)
+            .map(|trouble| trouble.name)
+            .collect();
+        names.dedup();
+        names
+    }
+
+    fn check(&self, text: &str) -> Answer {
+        expect::check(&expect::parse(text).unwrap(), &self.facts).answer
+    }
+
+    fn text(&self) -> String {
+        let report = Report {
+            facts: &self.facts,
+            troubles: &self.troubles,
+            expectations: &[],
+        };
+        report.text(Glyphs::Unicode)
+    }
+}
+
+/// The environment of a recorded host with one variable more.
+fn with_variable(folder: &Path, name: &str, value: &str) {
+    let path = folder.join("answers.json");
+    let mut answers: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    if answers["env"].is_null() {
+        answers["env"] = serde_json::json!({});
+    }
+    answers["env"][name] = value.into();
+    fs::write(path, answers.to_string()).unwrap();
+}
+
+#[test]
+fn a_healthy_host_is_told_nothing() {
+    let seen = Seen::of("h100-ib");
+    assert_eq!(seen.troubles, [], "{}", seen.text());
+    for (text, answer) in [
+        ("gpus=8", Answer::Met),
+        ("gpus>=4", Answer::Met),
+        ("gpus=2", Answer::NotMet),
+        ("rdma=8", Answer::Met),
+        ("gdr", Answer::Met),
+        ("nccl>=2.24", Answer::Met),
+        ("nccl>=2.29", Answer::NotMet),
+        ("driver>=580", Answer::Met),
+        ("torch=2.10", Answer::Met),
+        ("shm>=64GiB", Answer::Met),
+        ("memlock>=unlimited", Answer::Met),
+        ("interface=ibs0", Answer::Met),
+        // Only the driver's library knows.
+        ("p2p", Answer::CannotTell),
+    ] {
+        assert_eq!(seen.check(text), answer, "{text}");
+    }
+    let text = seen.text();
+    for part in [
+        "nothing wrong was found",
+        "8: NVIDIA H100 80GB HBM3",
+        "2.28.9",
+        "export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0",
+        "4 NVSwitches, Fabric Manager runs",
+        "mlx5_7",
+        "400 Gb/sec (4X NDR)",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+/// Recorded on one H200; two libnccl are there, and the wheel's is the one that torch loads.
+#[test]
+fn a_machine_with_one_h200() {
+    let seen = Seen::of("h200-vm");
+    assert_eq!(seen.names(Level::Wrong), [""; 0], "{}", seen.text());
+    assert_eq!(seen.names(Level::Note), ["name-is-loopback"]);
+    for (text, answer) in [
+        ("gpus=1", Answer::Met),
+        ("driver>=580.159", Answer::Met),
+        ("nccl=2.28.9", Answer::Met),
+        ("torch>=2.11", Answer::Met),
+        ("p2p", Answer::NotMet),
+        ("rdma", Answer::NotMet),
+    ] {
+        assert_eq!(seen.check(text), answer, "{text}");
+    }
+    assert!(seen.text().contains("1: NVIDIA H200"));
+    assert!(seen.text().contains("2.28.3 of the system"));
+}
+
+#[test]
+fn one_port_of_eight_that_is_down_is_wrong() {
+    let seen = Seen::of("ib-port-down");
+    assert_eq!(seen.names(Level::Wrong), ["port-down"], "{}", seen.text());
+    assert!(seen.text().contains("mlx5_3 is down (DOWN, Polling)"));
+    assert_eq!(seen.names(Level::Note), [""; 0]);
+    assert_eq!(seen.check("rdma=8"), Answer::NotMet);
+}
+
+#[test]
+fn half_of_the_ports_unused_is_not_wrong() {
+    let seen = Seen::changed("h100-ib", |folder| {
+        for n in 4..8 {
+            let port = folder.join(format!("sys/class/infiniband/mlx5_{n}/ports/1"));
+            fs::write(port.join("state"), "1: DOWN\n").unwrap();
+            fs::write(port.join("phys_state"), "3: Disabled\n").unwrap();
+        }
+    });
+    assert_eq!(seen.troubles, [], "{}", seen.text());
+}
+
+#[test]
+fn laptops_and_plain_containers_are_not_accused() {
+    let seen = Seen::of("laptop");
+    assert_eq!(seen.names(Level::Wrong), [""; 0], "{}", seen.text());
+    assert!(seen.text().contains("GLOO_SOCKET_IFNAME=wlp2s0"));
+    let seen = Seen::of("docker-plain");
+    assert_eq!(seen.names(Level::Wrong), [""; 0], "{}", seen.text());
+    assert_eq!(seen.names(Level::Note), ["gpus-not-given"]);
+    assert!(
+        seen.text()
+            .replace("\n  ", " ")
+            .contains("no statement about NCCL is possible here")
+    );
+    assert_eq!(seen.check("gpus=8"), Answer::NotMet);
+}
+
+#[test]
+fn shared_memory_is_measured_against_what_this_nccl_needs() {
+    let seen = Seen::of("docker-small-shm");
+    assert_eq!(seen.names(Level::Wrong), ["shm-small"], "{}", seen.text());
+    assert_eq!(seen.names(Level::Note), [""; 0]);
+    // An NCCL that needs less has room in the same container.
+    let older = Seen::changed("docker-small-shm", |folder| {
+        let lib = folder.join("opt/env/lib/python3.12/site-packages/nvidia/nccl/lib");
+        fs::remove_file(lib.join("libnccl.so.2")).unwrap();
+        fs::write(lib.join("libnccl.so.2.21.5"), "").unwrap();
+        symlink("libnccl.so.2.21.5", lib.join("libnccl.so.2")).unwrap();
+    });
+    assert_eq!(older.names(Level::Wrong), [""; 0], "{}", older.text());
+    assert_eq!(older.names(Level::Note), ["shm-tight"]);
+}
+
+#[test]
+fn the_route_to_the_store_tells_which_interface_is_meant() {
+    let seen = Seen::of("ipv6-only");
+    assert_eq!(seen.troubles, [], "{}", seen.text());
+    assert!(seen.text().contains("NCCL takes  ens3 2001:db8::5"));
+    assert!(
+        seen.text()
+            .replace("\n              ", " ")
+            .contains("GLOO_SOCKET_IFNAME=ens3 (the route to MASTER_ADDR)")
+    );
+    let seen = Seen::of("bonded");
+    assert_eq!(seen.names(Level::Wrong), [""; 0], "{}", seen.text());
+    assert_eq!(seen.names(Level::Note), ["interface-not-the-route's"]);
+    assert!(seen.text().contains("NCCL_SOCKET_IFNAME=bond0.200"));
+    // As it is advised, nothing is left to say.
+    let set = Seen::changed("bonded", |folder| {
+        with_variable(folder, "NCCL_SOCKET_IFNAME", "bond0.200");
+    });
+    assert_eq!(set.troubles, [], "{}", set.text());
+}
+
+#[test]
+fn a_name_that_matches_nothing_is_wrong() {
+    let seen = Seen::changed("h100-ib", |folder| {
+        with_variable(folder, "NCCL_SOCKET_IFNAME", "ens9");
+    });
+    assert_eq!(seen.names(Level::Wrong), ["ifname-matches-nothing"]);
+    let seen = Seen::changed("laptop", |folder| {
+        with_variable(folder, "NCCL_SOCKET_IFNAME", "docker0");
+    });
+    assert_eq!(
+        seen.names(Level::Wrong),
+        ["ifname-without-link"],
+        "{}",
+        seen.text()
+    );
+    let seen = Seen::changed("laptop", |folder| {
+        with_variable(folder, "MASTER_ADDR", "no-such-host");
+    });
+    assert_eq!(
+        seen.names(Level::Wrong),
+        ["master-unknown"],
+        "{}",
+        seen.text()
+    );
+}
+
+#[test]
+fn what_people_do_wrong_is_named_with_its_fix() {
+    let seen = Seen::of("many-faults");
+    let text = seen.text();
+    assert_eq!(
+        seen.names(Level::Wrong),
+        [
+            "driver-library-differs",
+            "no-fabric-manager",
+            "packages-clash",
+            "driver-too-old",
+            "interface-leads-nowhere",
+            "gloo-ifname-missing",
+            "master-is-loopback",
+            "hca-matches-nothing",
+            "no-subnet-manager",
+            "memlock",
+            "shm-full",
+            "nofile",
+            "pids-limit",
+            "misspelled",
+        ],
+        "{text}"
+    );
+    assert_eq!(
+        seen.names(Level::Note),
+        [
+            "iommu",
+            "no-libibverbs",
+            "no-gpudirect",
+            "oom-kills",
+            "few-cpus",
+            "workaround"
+        ],
+        "{text}"
+    );
+    assert!(
+        seen.troubles
+            .iter()
+            .filter(|t| t.level == Level::Wrong)
+            .all(|t| !t.fixes.is_empty())
+    );
+    assert!(!text.contains("never-shown"), "{text}");
+    assert!(
+        text.lines()
+            .all(|line| line.chars().count() <= 80 || line.contains('/')),
+        "{text}"
+    );
+    assert!(text.contains("VLLM_API_KEY=(set, not shown)"));
+}
+
+#[test]
+fn a_gpu_without_its_driver_is_wrong_and_one_given_away_is_not() {
+    let without = |driver: Option<&'static str>| {
+        Seen::changed("laptop", |folder| {
+            fs::remove_dir_all(folder.join("proc/driver")).unwrap();
+            fs::remove_file(folder.join("dev/nvidia0")).unwrap();
+            let gpu = folder.join("sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/driver");
+            fs::remove_file(&gpu).unwrap();
+            if let Some(driver) = driver {
+                symlink(format!("../../../bus/pci/drivers/{driver}"), gpu).unwrap();
+            }
+        })
+    };
+    assert_eq!(without(None).names(Level::Wrong), ["no-driver"]);
+    assert_eq!(without(Some("nouveau")).names(Level::Wrong), ["no-driver"]);
+    assert_eq!(without(Some("vfio-pci")).names(Level::Wrong), [""; 0]);
+}
+
+fn doctor(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_unhang"))
+        .arg("doctor")
+        .args(args)
+        .env("NCCL_DEBUG", "INFO")
+        .env("VLLM_SECRET_TOKEN", "never-shown")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// Whatever this machine is: the doctor answers, and nothing is called wrong without a GPU or RDMA device.
+#[test]
+fn this_machine() {
+    let output = doctor(&["--format", "json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["schema"], 1);
+    assert!(!output.stdout.windows(11).any(|w| w == b"never-shown"));
+    let state = json["verdict"]["state"].as_str().unwrap();
+    let code = match state {
+        "wrong" => 10,
+        "no-gpu" => 12,
+        _ => 0,
+    };
+    assert_eq!(output.status.code(), Some(code), "{json:#}");
+    let gpus = json["facts"]["gpus"]["bus"].as_array().unwrap().len();
+    if gpus == 0 {
+        assert_eq!(state, "no-gpu", "{:#}", json["troubles"]);
+        let text = String::from_utf8(doctor(&[]).stdout).unwrap();
+        assert!(
+            text.replace("\n ", "")
+                .contains("no statement about NCCL is possible here"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn expectations_decide_the_exit_code() {
+    let code = |expect: &str| doctor(&["--expect", expect]).status.code();
+    assert_eq!(code("gpus>=0"), Some(0));
+    assert_eq!(code("gpus=977"), Some(10));
+    assert_eq!(code("gpus>=0,gpus=977"), Some(10));
+    assert_eq!(code("gpu=2"), Some(2));
+    assert_eq!(code("nccl>=new"), Some(2));
+}
+
+#[test]
+fn a_process_is_looked_at_from_inside() {
+    let mut sleeper = Command::new("sleep")
+        .arg("60")
+        .env("NCCL_SOCKET_IFNAME", "=no_such0")
+        .spawn()
+        .unwrap();
+    let pid = sleeper.id().to_string();
+    // The variables of the new program are there once it is that program.
+    let exe = format!("/proc/{pid}/cmdline");
+    while !fs::read_to_string(&exe)
+        .unwrap_or_default()
+        .starts_with("sleep")
+    {
+        std::thread::yield_now();
+    }
+    let output = doctor(&["--pid", &pid, "--format", "json"]);
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<&str> = json["troubles"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| t["name"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"ifname-matches-nothing"), "{names:?}");
+    assert!(names.contains(&"nccl-not-loaded"), "{names:?}");
+    let output = doctor(&["--pid", "4194999"]);
+    assert_eq!(output.status.code(), Some(3));
+}
