@@ -8,6 +8,7 @@ pub mod gpus;
 pub mod host;
 pub mod infiniband;
 pub mod interfaces;
+pub mod kernel_log;
 pub mod libraries;
 pub mod limits;
 pub mod nccl_library;

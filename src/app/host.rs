@@ -10,9 +10,11 @@ use super::clock::Clock;
 use super::engine_thread::{Msg, Sender};
 use super::lines::Lines;
 use crate::engine::gpu::GpuSample;
-use crate::engine::input::Input;
+use crate::engine::ids::SourceId;
+use crate::engine::input::{Input, SourceInfo, SourceKind};
 use crate::engine::snapshot::Snapshot;
 use crate::probe::gpu::{NoGpus, Sampler};
+use crate::probe::kernel_log::{About, KernelLog, Message};
 use crate::probe::process::Looker;
 use crate::sources::record::{self as source, Record};
 
@@ -64,11 +66,12 @@ pub(crate) enum What {
 }
 
 /// Looks again and again until the watch ends.
-pub(crate) fn poll(what: What, sender: &Sender, lines: &Lines, clock: Clock) {
+pub(crate) fn poll(what: What, kernel: SourceId, sender: &Sender, lines: &Lines, clock: Clock) {
     let here = here();
     let mut host = None;
     let mut gpus = Gpus::Unasked;
     let mut looker = Looker::default();
+    let mut kernel = Kernel::new(kernel);
     let mut next = Instant::now();
     loop {
         // Short naps, so that the end of the watch is not waited for.
@@ -85,14 +88,18 @@ pub(crate) fn poll(what: What, sender: &Sender, lines: &Lines, clock: Clock) {
             host = as_printed(&snapshot, &here);
         }
         let Some(host) = &host else { continue };
-        let send = |input| {
+        let tell = |what| {
             sender.send(Msg::Record(Record {
                 seen: Some(clock.now()),
-                what: source::What::Other(input),
+                what,
             }))
         };
+        let send = |input| tell(source::What::Other(input));
         for input in processes(&mut looker, &snapshot, host, lines) {
             send(input);
+        }
+        for what in kernel.news(&looker, &snapshot, host) {
+            tell(what);
         }
         if what == What::Everything
             && let Some(sample) = gpus.sample()
@@ -124,6 +131,82 @@ impl Gpus {
     }
 }
 
+/// The kernel log, told like a log of the job once it says something of its processes or GPUs.
+struct Kernel {
+    log: Option<KernelLog>,
+    source: SourceId,
+    /// Bytes told; `None` before the first.
+    told: Option<u64>,
+}
+
+impl Kernel {
+    fn new(source: SourceId) -> Self {
+        Self {
+            log: None,
+            source,
+            told: None,
+        }
+    }
+
+    /// What is new and concerns the job: not what was before it, nor what is of others.
+    fn news(&mut self, looker: &Looker, snapshot: &Snapshot, host: &str) -> Vec<source::What> {
+        let Some(first) = looker.first_started() else {
+            return Vec::new();
+        };
+        if self.log.is_none() {
+            self.log = KernelLog::open();
+        }
+        let Some(log) = &mut self.log else {
+            return Vec::new();
+        };
+        let ours = |message: &Message| match &message.about {
+            About::Killed(pid) => looker.started(*pid).is_some_and(|from| message.at > from),
+            About::Gpu(bus) => message.at > first && is_ours(snapshot, host, bus),
+        };
+        let news: Vec<Message> = log.news().into_iter().filter(ours).collect();
+        let mut out = Vec::new();
+        for message in news {
+            if self.told.is_none() {
+                out.push(source::What::Other(Input::Source(SourceInfo {
+                    id: self.source,
+                    name: format!("kernel log of {host}"),
+                    kind: SourceKind::Tail,
+                    host: None,
+                    pid: None,
+                    rank: None,
+                })));
+            }
+            let offset = self.told.unwrap_or(0);
+            let chunk = format!("{}\n", message.text).into_bytes();
+            self.told = Some(offset + chunk.len() as u64);
+            out.push(source::What::Bytes {
+                source: self.source,
+                offset,
+                chunk,
+            });
+        }
+        out
+    }
+}
+
+/// True if a rank of this host owns the GPU with this bus id (`0000:18:00`).
+fn is_ours(snapshot: &Snapshot, host: &str, bus: &str) -> bool {
+    let digits = |text: &str| {
+        let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+        u64::from_str_radix(&hex, 16).ok()
+    };
+    // NCCL prints the function's digit as well, which the kernel leaves out.
+    let Some(wanted) = digits(bus) else {
+        return false;
+    };
+    let ranks = snapshot.job.ranks.iter();
+    let mut here = ranks.filter(|rank| rank.host.as_deref() == Some(host));
+    here.any(|rank| {
+        let own = rank.bus_id.as_deref().and_then(digits);
+        own.is_some_and(|own| own >> 4 == wanted)
+    })
+}
+
 /// Looks at the job's processes on this host.
 fn processes(
     looker: &mut Looker,
@@ -146,4 +229,38 @@ fn processes(
         })
     });
     inputs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::catalog::Catalog;
+    use crate::engine::{Engine, Options};
+
+    #[test]
+    fn a_message_is_ours_if_a_rank_owns_the_gpu() {
+        let mut engine = Engine::new(Catalog::builtin(), Options::default());
+        let info = SourceInfo {
+            id: SourceId(0),
+            name: "rank0.log".to_owned(),
+            kind: SourceKind::File,
+            host: None,
+            pid: None,
+            rank: None,
+        };
+        engine.handle(None, Input::Source(info));
+        let chunk =
+            b"node-0:7:7 [0] NCCL INFO ncclCommInitRankConfig comm 0x1 rank 0 nranks 1 cudaDev 0 \
+            nvmlDev 0 busId 18000 commId 0x2 - Init START\n";
+        let bytes = Input::Bytes {
+            source: SourceId(0),
+            offset: 0,
+            chunk,
+        };
+        engine.handle(None, bytes);
+        let snapshot = engine.snapshot();
+        assert!(is_ours(&snapshot, "node-0", "0000:18:00"));
+        assert!(!is_ours(&snapshot, "node-0", "0000:28:00"));
+        assert!(!is_ours(&snapshot, "node-1", "0000:18:00"));
+    }
 }

@@ -185,7 +185,10 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
         host::What::Everything
     };
     let (looking, written) = (sender.clone(), Arc::clone(&lines));
-    spawn("host", move || host::poll(what, &looking, &written, clock))?;
+    let kernel = tailer.new_source();
+    spawn("host", move || {
+        host::poll(what, kernel, &looking, &written, clock);
+    })?;
     if follows {
         spawn("tail", move || follow(tailer, &lines, &sender, clock))?;
     }

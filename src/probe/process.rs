@@ -66,6 +66,19 @@ impl Looker {
         self.known.contains_key(&pid)
     }
 
+    /// When a process that was believed started, since the host did.
+    #[must_use]
+    pub fn started(&self, pid: u32) -> Option<Duration> {
+        let known = self.known.get(&pid)?;
+        Some(Duration::from_millis(known.started * 1000 / TICKS))
+    }
+
+    /// When the oldest of the believed processes started, since the host did.
+    #[must_use]
+    pub fn first_started(&self) -> Option<Duration> {
+        self.known.keys().filter_map(|pid| self.started(*pid)).min()
+    }
+
     /// What a process does; `None` if it is not known to be the one meant. `last_word` is when the
     /// logs were last written.
     pub fn look(

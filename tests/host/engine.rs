@@ -3,6 +3,7 @@
 use unhang::engine::gpu::{Fabric, FabricState, GpuProcess, GpuSample, P2p, Trouble, Xid};
 use unhang::engine::input::ProcessState;
 use unhang::engine::vocab::{Class, Role, State};
+use unhang::engine::xid::{TABLE, Whose};
 
 use super::support::{Job, sample};
 
@@ -344,4 +345,39 @@ fn processes_that_go_at_the_end_accuse_nobody() {
     job.process(0, ProcessState::Gone);
     job.after(120);
     assert_eq!(job.finding("DIED001"), None);
+}
+
+#[test]
+fn the_kernel_says_whom_it_killed() {
+    let mut job = Job::running();
+    job.after(1)
+        .kernel("Out of memory: Killed process 101 (python3) total-vm:1kB, anon-rss:1kB");
+    let finding = job.finding("HOST002").expect("the killer");
+    assert!(finding.title.contains("101"), "{}", finding.title);
+    assert_eq!(finding.class, Class::HostLimits);
+    assert_eq!(job.snapshot().job.world_size, Some(2));
+}
+
+/// The rules that read Xids in logs and the table that gives them meanings say the same.
+#[test]
+fn the_kernel_log_and_the_driver_agree_on_xids() {
+    for meaning in TABLE {
+        let mut job = Job::running();
+        job.kernel(&format!(
+            "NVRM: Xid (PCI:0000:18:00): {}, pid=100, name=python3, what",
+            meaning.xid
+        ));
+        let fired = |id| job.finding(id).is_some();
+        let expected = match meaning.whose {
+            Whose::Hardware => (true, false),
+            Whose::Program => (false, true),
+            Whose::Notice => (false, false),
+        };
+        assert_eq!(
+            (fired("HW001"), fired("HW002")),
+            expected,
+            "Xid {}",
+            meaning.xid
+        );
+    }
 }

@@ -143,6 +143,24 @@ impl Job {
         });
     }
 
+    /// A message of the kernel's, as a watch passes it on.
+    pub(crate) fn kernel(&mut self, text: &str) -> &mut Self {
+        self.input(Input::Source(SourceInfo {
+            id: SourceId(2),
+            name: "kernel log of node-0".to_owned(),
+            kind: SourceKind::Tail,
+            host: None,
+            pid: None,
+            rank: None,
+        }));
+        self.input(Input::Bytes {
+            source: SourceId(2),
+            offset: 0,
+            chunk: format!("{text}\n").as_bytes(),
+        });
+        self
+    }
+
     pub(crate) fn input(&mut self, input: Input<'_>) {
         self.engine.handle(Some(Time(self.now)), input);
     }
