@@ -32,7 +32,8 @@ Exit codes of a diagnosis:
   1   anything else
 The doctor: 0 nothing is wrong; 10 something is; 12 nothing is wrong and there is no GPU. With --expect: 0
 every expectation is met; 10 one is not; 12 one cannot be told.
-A self-test: 0 passed, or the change cures; 10 failed; 12 proved nothing (world size 1, not reproduced).
+A self-test: 0 passed, or the change cures; 10 failed; 11 passed on a worse path than the GPUs have;
+12 proved nothing (world size 1, not reproduced).
 A demo ends with 0: a failure is what it is meant to show. Rules given with --rules that cannot be
 used make 3.";
 

@@ -12,6 +12,7 @@ pub mod check;
 pub mod child;
 pub mod dry;
 pub mod launcher;
+pub mod links;
 pub mod many;
 mod nccl;
 pub mod outcome;

@@ -165,12 +165,11 @@ pub fn seats(devices: &[u32], per_gpu: u32) -> Vec<Seat> {
 }
 
 /// What decides over a child's environment and must not come from ours.
-pub const NOT_INHERITED: [&str; 7] = [
+pub const NOT_INHERITED: [&str; 6] = [
     "NCCL_DEBUG",
     "NCCL_DEBUG_FILE",
     "NCCL_DEBUG_SUBSYS",
     "NCCL_COMM_ID",
-    "NCCL_HOSTID",
     "CUDA_LAUNCH_BLOCKING",
     "LD_PRELOAD",
 ];

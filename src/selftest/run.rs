@@ -18,9 +18,11 @@ use super::outcome::{Ended, Fault, Outcome, RankOutcome, Timed, fault};
 use super::plan::{NOT_INHERITED, Plan, Seat};
 use super::protocol::{Event, LINE_BYTES, Step};
 use crate::engine::Engine;
+use crate::engine::gpu::GpuSample;
 use crate::engine::ids::SourceId;
 use crate::engine::input::{EndReason, Input, ProcessLoad, ProcessState, SourceInfo, SourceKind};
 use crate::error::InputError;
+use crate::probe::gpu::Sampler;
 
 /// The hidden subcommand that a child is started with.
 pub const CHILD: &str = "selftest-rank";
@@ -28,6 +30,8 @@ pub const CHILD: &str = "selftest-rank";
 const GRACE: Duration = Duration::from_secs(2);
 /// Between two looks at deadlines.
 const LOOK: Duration = Duration::from_millis(50);
+/// GPUs that do not answer are waited for no longer than this, after everything else.
+const GPU_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of a log that are diagnosed.
 const LOG_BYTES: u64 = 64 << 20;
 
@@ -90,6 +94,7 @@ impl Runner<'_> {
         let started = Instant::now();
         fs::create_dir_all(self.scratch)
             .map_err(|error| InputError::io("create", self.scratch, &error))?;
+        let gpus = ask_gpus();
         let (sender, heard) = channel();
         let mut ranks = Vec::new();
         for seat in &plan.seats {
@@ -124,7 +129,12 @@ impl Runner<'_> {
         outcome.took = started.elapsed();
         outcome.ranks = ranks.into_iter().map(|rank| rank.outcome).collect();
         outcome.paths = paths(self.scratch, plan);
-        let snapshot = diagnose(self.engine, self.scratch, plan, &outcome);
+        let sampler = gpus.recv_timeout(GPU_PATIENCE).ok();
+        let gpus = sampler.map(|sampler| {
+            sampler.wait_for_all(GPU_PATIENCE);
+            sampler.sample()
+        });
+        let snapshot = diagnose(self.engine, self.scratch, plan, &outcome, gpus);
         outcome.diagnosis = Some(Box::new(snapshot));
         Ok(outcome)
     }
@@ -474,12 +484,25 @@ fn paths(scratch: &Path, plan: &Plan) -> Vec<String> {
     paths.into_iter().collect()
 }
 
+/// Loads NVML while the children start. A driver that never answers leaves a thread behind and holds nobody.
+fn ask_gpus() -> Receiver<Sampler> {
+    let (sender, sampler) = channel();
+    thread::spawn(move || {
+        if let Ok(started) = Sampler::start() {
+            // Nobody waits any more: the run has ended.
+            let _late = sender.send(started);
+        }
+    });
+    sampler
+}
+
 /// The same engine that diagnoses jobs reads the children's logs.
 fn diagnose(
     mut engine: Engine,
     scratch: &Path,
     plan: &Plan,
     outcome: &Outcome,
+    gpus: Option<GpuSample>,
 ) -> crate::engine::snapshot::Snapshot {
     let mut next = 0;
     for seat in &plan.seats {
@@ -539,6 +562,10 @@ fn diagnose(
                 load: ProcessLoad::default(),
             },
         );
+    }
+    if let Some(sample) = gpus {
+        let (host, sample) = (host.to_owned(), Box::new(sample));
+        engine.handle(None, Input::Gpu { host, sample });
     }
     if matches!(outcome.fault, Some(Fault::Stuck { .. })) {
         engine.handle(None, Input::Claim { stuck_for: None });

@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::escape::{Glyphs, harmless};
 use super::words;
 use crate::engine::finding::Finding;
-use crate::engine::vocab::{Class, Role, Severity};
+use crate::engine::vocab::{Class, Role, Severity, State};
 use crate::selftest::ab::{Answer, Side};
+use crate::selftest::links::{self, Judged, Standing};
 use crate::selftest::outcome::{Ended, Fault, Outcome, Verdict};
 use crate::selftest::plan::Op;
 use crate::selftest::protocol::Step;
@@ -166,12 +167,20 @@ pub fn text(outcome: &Outcome, shared: bool, glyphs: Glyphs) -> String {
             outcome.paths.join(", ")
         ));
     }
+    let judged = links::judge(outcome);
+    if let Some(judged) = &judged {
+        line(&format!("  {}", judgement(judged)));
+    }
     if shared {
         line(&format!("  note: {SHARED_GPU}"));
     }
     let took = words::duration(outcome.took);
     let ranks = words::count(outcome.world as usize, "rank");
     match outcome.verdict() {
+        Verdict::Passed if degraded(outcome) => {
+            line(&format!("PASSED {ranks} in {took}, on a worse path"));
+            finding(&mut line, explanation(outcome));
+        }
         Verdict::Passed => line(&format!("PASSED {ranks} in {took}")),
         Verdict::ProvedNothing => line(&format!(
             "PROVED NOTHING in {took}: world size 1, one rank talks to nobody. Test two GPUs, or --ranks-per-gpu 2"
@@ -182,24 +191,82 @@ pub fn text(outcome: &Outcome, shared: bool, glyphs: Glyphs) -> String {
                 .as_ref()
                 .map_or_else(|| "wrong results".to_owned(), fault);
             line(&format!("FAILED {ranks} after {took}: {why}"));
-            if let Some(finding) = explanation(outcome) {
-                line(&format!("  {} {}", finding.id, finding.title));
-                for evidence in finding.evidence.iter().take(2) {
-                    line(&format!("    | {}", evidence.text.trim()));
-                }
-                if let Some(fix) = finding.fixes.first() {
-                    line(&format!("  fix: {}", fix.text));
-                    for export in words::exports(fix) {
-                        line(&format!("    {export}"));
-                    }
-                }
-            }
+            finding(&mut line, explanation(outcome));
             if let Some(logs) = &outcome.logs {
                 line(&format!("  logs: {}", logs.display()));
             }
         }
     }
     out
+}
+
+fn finding(line: &mut dyn FnMut(&str), finding: Option<&Finding>) {
+    let Some(finding) = finding else { return };
+    line(&format!("  {} {}", finding.id, finding.title));
+    for evidence in finding.evidence.iter().take(2) {
+        line(&format!("    | {}", evidence.text.trim()));
+    }
+    if let Some(fix) = finding.fixes.first() {
+        line(&format!("  fix: {}", fix.text));
+        for export in words::exports(fix) {
+            line(&format!("    {export}"));
+        }
+    }
+}
+
+/// Whether a run that passed took a worse path than these GPUs have.
+#[must_use]
+pub fn degraded(outcome: &Outcome) -> bool {
+    let state = outcome.diagnosis.as_deref().map(|s| s.verdict.state);
+    let worse = || links::judge(outcome).is_some_and(|j| j.standing == Standing::WorsePath);
+    outcome.verdict() == Verdict::Passed && (state == Some(State::Degraded) || worse())
+}
+
+/// `326 GB/s of 478 GB/s (18 NVLinks of 26.6 GB/s): as expected of 2 x NVIDIA H200 over NVLink`
+#[must_use]
+pub fn judgement(judged: &Judged) -> String {
+    let (count, name) = &judged.gpus;
+    let name = name.as_deref().unwrap_or("GPU");
+    let mut text = rate(judged.busbw);
+    let of = || {
+        let line = judged.line.map(rate)?;
+        let links = judged.links.as_deref()?;
+        Some(format!("{line} ({links})"))
+    };
+    match judged.standing {
+        Standing::AsExpected | Standing::Low => {
+            let verdict = match judged.standing {
+                Standing::AsExpected => "as expected of",
+                _ => "LESS than expected of",
+            };
+            let _infallible = write!(
+                text,
+                " of {}: {verdict} {count} x {name} over {}",
+                of().unwrap_or_default(),
+                judged.way.words()
+            );
+        }
+        Standing::WorsePath | Standing::Unknown => {
+            let _infallible = write!(text, ": this is {}", judged.way.words());
+            if let Some(because) = &judged.because {
+                let _infallible = write!(text, ", because of {because}");
+            }
+            match of() {
+                Some(of) if judged.standing == Standing::WorsePath => {
+                    let _infallible = write!(text, "; directly these GPUs have {of}");
+                }
+                _ => text.push_str("; nothing to compare it with"),
+            }
+        }
+    }
+    if let Some(published) = judged.published {
+        let busbw = match published.busbw {
+            (low, high) if low == high => low.to_string(),
+            (low, high) => format!("{low} to {high}"),
+        };
+        let _infallible = write!(text, "; published: {busbw} GB/s ({})", published.source);
+    }
+    text
 }
 
 fn micros(seconds: f64) -> String {
@@ -305,6 +372,7 @@ struct Json<'a> {
     steps: Vec<JsonStep>,
     checks: JsonChecks<'a>,
     bandwidth: Vec<JsonTimed>,
+    links: Option<JsonLinks>,
     paths: &'a [String],
     ranks: Vec<JsonRank<'a>>,
     logs: Option<String>,
@@ -339,6 +407,32 @@ struct JsonTimed {
     busbw: f64,
 }
 
+/// Bandwidths in bytes a second.
+#[derive(Serialize)]
+struct JsonLinks {
+    bytes: u64,
+    busbw: f64,
+    way: &'static str,
+    line: Option<f64>,
+    standing: &'static str,
+    because: Option<String>,
+    words: String,
+}
+
+impl JsonLinks {
+    fn of(judged: Judged) -> Self {
+        Self {
+            words: judgement(&judged),
+            bytes: judged.bytes,
+            busbw: judged.busbw,
+            way: judged.way.name(),
+            line: judged.line,
+            standing: judged.standing.name(),
+            because: judged.because,
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct JsonRank<'a> {
     rank: u32,
@@ -357,11 +451,13 @@ pub fn json(outcome: &Outcome, shared: bool) -> String {
         (_, true) => SHARED_GPU,
         (_, false) => "NCCL between these GPUs, with these settings",
     };
-    let finding = explanation(outcome).filter(|_| outcome.verdict() == Verdict::Failed);
+    let told = outcome.verdict() == Verdict::Failed || degraded(outcome);
+    let finding = explanation(outcome).filter(|_| told);
     let json = Json {
         schema: 1,
         tool: concat!("unhang ", env!("CARGO_PKG_VERSION")),
         verdict: match outcome.verdict() {
+            Verdict::Passed if degraded(outcome) => "degraded",
             Verdict::Passed => "passed",
             Verdict::Failed => "failed",
             Verdict::ProvedNothing => "proved-nothing",
@@ -400,6 +496,7 @@ pub fn json(outcome: &Outcome, shared: bool) -> String {
                 busbw: timed.busbw(outcome.world),
             })
             .collect(),
+        links: links::judge(outcome).map(JsonLinks::of),
         paths: &outcome.paths,
         ranks: outcome
             .ranks

@@ -9,37 +9,7 @@ unhang=$1
 out=${2:-$(mktemp -d)}
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
-wrong=0
-self() { "$unhang" selftest --format json "$@"; }
-
-# case NAME EXPECTED_CODE 'WORDS OF THE FAULT OR VERDICT' ARGS...
-case_() {
-    local name=$1 code=$2 words=$3
-    shift 3
-    local began
-    began=$(date +%s.%N)
-    TMPDIR=$work self "$@" > "$work/out.json" 2> "$work/err"
-    local got=$?
-    python3 - "$name" "$code" "$words" "$got" "$began" "$work/out.json" "$work/err" <<'PY'
-import json, sys, time
-name, code, words, got, began, path, err = sys.argv[1:]
-try:
-    j = json.load(open(path))
-except ValueError:
-    j = {"fault": open(err).read().strip()}
-finding = j.get("finding") or {}
-said = " ".join(filter(None, [j.get("verdict"), j.get("answer"), j.get("proves") if j.get("verdict") == "proved-nothing" else "", j.get("fault")]))
-ok = got == code and words in said + " " + finding.get("title", "") + " " + finding.get("class", "")
-print(f"{'ok   ' if ok else 'WRONG'} {name:<28} exit {got:<3} {time.time()-float(began):5.1f} s  {said}")
-if finding:
-    print(f"      {finding.get('rule')} {finding.get('class')}: {finding.get('title')}")
-sys.exit(0 if ok else 1)
-PY
-    [ $? = 0 ] || wrong=$((wrong + 1))
-    cp -r "$work"/unhang-selftest-*/run "$out/$name" 2>/dev/null
-    rm -rf "$out/$name"/lib*
-    rm -rf "$work"/unhang-selftest-*
-}
+. "$here/case.sh"
 
 gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
 echo "== $gpu"
@@ -51,7 +21,7 @@ case_ one-rank 12 "world size 1"
 
 echo "== beside torchrun"
 began=$(date +%s.%N)
-TMPDIR=$work self --ranks-per-gpu 2 --bandwidth none > /dev/null
+TMPDIR=$work "$unhang" selftest --ranks-per-gpu 2 --bandwidth none > /dev/null
 mid=$(date +%s.%N)
 torchrun --nproc-per-node=2 "$here/torch_check.py" > "$work/torch.log" 2>&1 || tail -3 "$work/torch.log"
 end=$(date +%s.%N)

@@ -2,12 +2,15 @@
 
 import os
 
-os.environ["NCCL_HOSTID"] = f"torch-{os.environ['RANK']}"
 import torch
 import torch.distributed as dist
 
+rank, gpus = int(os.environ["RANK"]), torch.cuda.device_count()
+if gpus < int(os.environ["WORLD_SIZE"]):
+    # Ranks that share a GPU have to be hosts to NCCL.
+    os.environ["NCCL_HOSTID"] = f"torch-{rank}"
 dist.init_process_group("nccl")
-torch.cuda.set_device(0)
+torch.cuda.set_device(rank % gpus)
 x = torch.ones(1024, device="cuda")
 dist.all_reduce(x)
 assert x.sum().item() == 1024 * dist.get_world_size()
