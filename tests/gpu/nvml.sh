@@ -89,7 +89,8 @@ for gpu, a, b in zip(host["gpus"], before, after):
     show("uuid", gpu["uuid"], smi("uuid"))
     show("name", gpu["name"], smi("name"))
     show("bus id", gpu["bus_id"], smi("pci.bus_id"))
-    show("busy %", gpu["busy"], smi("utilization.gpu"), apart=3)
+    # Of the last moments only: a job that steps is busy one moment and idle the next.
+    show("busy %", gpu["busy"], smi("utilization.gpu"), apart=10)
     show("power W", milli(gpu["power_mw"]), smi("power.draw"), apart=15, share=0.1)
     show("power limit W", milli(gpu["power_limit_mw"]), smi("enforced.power.limit"), apart=0.1)
     show("temperature C", gpu["temperature_c"], smi("temperature.gpu"), apart=2)

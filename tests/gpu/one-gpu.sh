@@ -39,8 +39,9 @@ case_ killed 10 "signal 9" --ranks-per-gpu 2 --plant 1:correctness:kill
 echo garbage > "$work/libnccl.so.2"
 case_ corrupt-libnccl 10 "cannot be loaded" --ranks-per-gpu 2 --nccl "$work/libnccl.so.2" --timeout 20s
 case_ missing-libnccl 3 "no such file" --nccl /nonexistent/libnccl.so.2
-for wheel in "$here"/nccl-*/libnccl.so.2; do
-    [ -f "$wheel" ] && case_ version-mix 10 version-mismatch --ranks-per-gpu 2 --nccl "1:$wheel" --timeout 20s
+# Where the system has a libnccl beside PyTorch's, it is of another version.
+for wheel in "$here"/nccl-*/libnccl.so.2 $(ldconfig -p | sed -n 's/.*libnccl.so.2 .*=> //p'); do
+    [ -f "$wheel" ] && case_ "version-mix" 10 version-mismatch --ranks-per-gpu 2 --nccl "1:$wheel" --timeout 20s
 done
 
 echo "== the parent is killed"

@@ -76,10 +76,10 @@ for mode in healthy skip kill stop; do
     echo "alone   $("$unhang" report --format json "${stuck[@]}" --ras --ras-force "$work/empty" | verdict)"
     if [ $mode = skip ]; then
         # Without --stuck: two answers, further apart than the patience, have to prove the standstill.
-        timeout --signal=INT 50 "$unhang" watch --format json --ras --ras-every=10s "$work/job" > "$work/w.json"
+        timeout --foreground --signal=INT 50 "$unhang" watch --format json --ras --ras-every=10s "$work/job" > "$work/w.json"
         echo "watched $(verdict < "$work/w.json")"
         # Nobody asked for RAS: a job of this host that stands still is asked all the same.
-        timeout --signal=INT 80 "$unhang" watch --format json --ras-every=10s "$work/job" > "$work/w.json"
+        timeout --foreground --signal=INT 80 "$unhang" watch --format json --ras-every=10s "$work/job" > "$work/w.json"
         echo "unasked $(verdict < "$work/w.json") sources $(grep -c 'RAS at' "$work/w.json")"
     fi
     [ -s "$out/$mode/ras.err" ] && sed 's/^/ask     /' "$out/$mode/ras.err"
