@@ -185,7 +185,7 @@ fn verdict(
 ) -> Verdict {
     let class = match main {
         Some(finding) => finding.class,
-        None => state::class_without_cause(scene, state, &findings, unseen),
+        None => state::class_without_cause(scene, state, findings, unseen),
     };
     let (ranks, hosts) = main.map(|f| guilt::of(scene, f)).unwrap_or_default();
     let mut missing = main.map(|f| f.missing.clone()).unwrap_or_default();

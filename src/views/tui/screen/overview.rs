@@ -6,6 +6,7 @@ use ratatui::widgets::Widget;
 
 use crate::engine::snapshot::Snapshot;
 use crate::engine::vocab::Class;
+use crate::views::tui::task::proof;
 use crate::views::tui::theme::Tone;
 use crate::views::tui::view::Scene;
 use crate::views::tui::widget::finding::detail;
@@ -83,8 +84,8 @@ impl Overview<'_> {
         let rows = detail(
             snapshot,
             lead,
-            pen.width().saturating_sub(2).min(READABLE),
-            ui.theme.glyphs,
+            proof(ui, lead),
+            (pen.width().saturating_sub(2).min(READABLE), ui.theme.glyphs),
         );
         // Its title is in the list; the rest begins with what it means.
         let meaning = rows.iter().position(Vec::is_empty).map_or(0, |gap| gap + 1);
