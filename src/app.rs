@@ -13,6 +13,7 @@ mod recorder;
 pub mod replay;
 pub mod report;
 pub mod rules;
+pub mod run;
 pub mod settled;
 pub mod signals;
 pub mod task;

@@ -352,6 +352,11 @@ impl Handle {
         page
     }
 
+    /// Adds a message for the user.
+    pub fn tell(&self, text: String) {
+        self.shared.message(text);
+    }
+
     /// Asks everything to end. Returns at once; whoever started the watch waits for its threads.
     pub fn shutdown(&self) {
         self.shared

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -57,6 +57,8 @@ pub struct Plan {
     pub ras: Asking,
     /// Leave the GPUs of this host alone.
     pub no_gpu: bool,
+    /// Files that were not written since then are of another job.
+    pub since: Option<SystemTime>,
 }
 
 /// A running watch. Dropping it without [`Watch::finish`] leaves its threads to end by themselves.
@@ -109,7 +111,8 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
 
     // Sources are announced here, before any thread runs; the inbox is not read yet, so they wait aside.
     let mut first = Vec::new();
-    let mut tailer = Tailer::new(Discoverer::new(&plan.paths), 0);
+    let discoverer = Discoverer::new(&plan.paths).since(plan.since);
+    let mut tailer = Tailer::new(discoverer, 0);
     let found = tailer.search(&mut |input| first.push(What::from_input(&input)));
     let Found {
         logs: pipes,

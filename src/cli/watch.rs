@@ -78,6 +78,7 @@ pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
             ..args.ras.asking()?
         },
         no_gpu: args.no_gpu,
+        since: None,
     };
     let dashboard = !args.until_finding && common.full_screen();
     let (rules, sound) = common.rule_files();
@@ -165,12 +166,7 @@ fn follow(
     format: Format,
     mut until: Option<Until>,
 ) -> anyhow::Result<()> {
-    let mut printer = Printer {
-        common,
-        first: None,
-        told: BTreeMap::new(),
-        verdict: None,
-    };
+    let mut printer = Printer::new(common);
     let mut messages_told = 0;
     let mut following_told = None;
     let mut seen = 0;
@@ -204,7 +200,7 @@ fn follow(
 }
 
 /// Remembers what was printed already.
-struct Printer<'a> {
+pub(super) struct Printer<'a> {
     common: &'a Common,
     first: Option<Time>,
     /// Findings told, by rule and communicator.
@@ -212,9 +208,19 @@ struct Printer<'a> {
     verdict: Option<(State, Class)>,
 }
 
-impl Printer<'_> {
+impl<'a> Printer<'a> {
+    /// Nothing was printed yet.
+    pub(super) fn new(common: &'a Common) -> Self {
+        Self {
+            common,
+            first: None,
+            told: BTreeMap::new(),
+            verdict: None,
+        }
+    }
+
     /// Lines about what is new in this snapshot.
-    fn news(&mut self, snapshot: &Snapshot) -> String {
+    pub(super) fn news(&mut self, snapshot: &Snapshot) -> String {
         let mut out = String::new();
         let Some(now) = snapshot.now else { return out };
         let since = now.since(*self.first.get_or_insert(now));
