@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod messages;
 mod output;
+mod progress;
 mod ranks;
 mod replay;
 mod report;

@@ -9,13 +9,14 @@ use proptest::prelude::*;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Color;
-use unhang::app::handle::{Axis, LogLine, LogPage, LogRequest, Mode, Playback, Status};
+use unhang::app::handle::{Axis, Loading, LogLine, LogPage, LogRequest, Mode, Playback, Status};
 use unhang::app::{demo, prove, replay};
 use unhang::engine::catalog::Catalog;
 use unhang::engine::ids::SourceId;
 use unhang::engine::line::Place;
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::{Engine, Options};
+use unhang::sources::progress::Progress;
 use unhang::views::escape::{Glyphs, harmless};
 use unhang::views::tui::keymap::{self, Action, KEYMAP, Key};
 use unhang::views::tui::screen::Screen;
@@ -240,6 +241,17 @@ fn overviews_of_other_jobs_look_like_this() {
         "ranks_filter",
         Bench::new("wrong_interface").keys("2/node-5⏎").shown()
     );
+    let mut loading = Bench::new("wrong_interface");
+    loading.status.loading = Some(Loading {
+        progress: Progress {
+            bytes: 1_288_490_189,
+            of: 8_482_560_410,
+            files: 300,
+            of_files: 1_024,
+        },
+        took: Duration::from_secs(4),
+    });
+    insta::assert_snapshot!("loading", loading.shown());
     let mut paused = Bench::new("wrong_interface");
     paused.status.paused = true;
     paused.status.behind = 4_711;

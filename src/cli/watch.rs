@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::common::{Common, Format, duration, new_engine};
 use super::report::{ClaimArgs, RasArgs};
-use super::{dashboard, messages, output};
+use super::{dashboard, messages, output, progress};
 use crate::app::handle::{Following, Handle};
 use crate::app::ras::Asking;
 use crate::app::settled::Settling;
@@ -167,11 +167,16 @@ fn follow(
     mut until: Option<Until>,
 ) -> anyhow::Result<()> {
     let mut printer = Printer::new(common);
+    let mut line = progress::Line::new();
     let mut messages_told = 0;
     let mut following_told = None;
     let mut seen = 0;
     loop {
         let status = handle.status();
+        match &status.loading {
+            Some(loading) => line.tell(&loading.progress),
+            None => line.clear(),
+        }
         if format == Format::Text {
             output::print(&printer.news(&handle.snapshot()))?;
         }
