@@ -196,6 +196,8 @@ fn what_is_wrong_is_told_on_standard_error() {
     assert!(err.contains("unhang: [+"), "{err}");
     assert!(err.contains("error DIED001 rank 6 died"), "{err}");
     assert!(err.contains("at fault: rank 6"), "the report: {err}");
+    // The files came after the start of the watch, and are still called by their names.
+    assert!(err.contains("rank7.log:64  node-3:3350:3449"), "{err}");
 
     let script = format!("{}; exit 0", write_logs("healthy/ddp-healthy"));
     let output = run(&script, folder.path()).output().unwrap();
