@@ -233,6 +233,65 @@ fn a_stack_is_shown() {
     }
 }
 
+/// A process that looks like a rank, and ends with the test.
+struct Rank(std::process::Child);
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        let _ended_before = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+#[test]
+fn the_stack_of_a_process_of_this_host_is_shown_in_the_dashboard() {
+    let folder = py_spy("echo \"Process $4\"; echo '    all_reduce (train.py:12)'");
+    // A script is called by its name, and NCCL's threads by this one.
+    let program = folder.path().join("NCCL Service 0");
+    fs::write(&program, "#!/bin/sh\nwhile :; do sleep 1; done\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let rank = Rank(std::process::Command::new(&program).spawn().unwrap());
+    let (host, pid) = (unhang::app::host::here(), rank.0.id());
+    let logs = folder.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    let line = format!(
+        "{host}:{pid}:{pid} [0] NCCL INFO ncclCommInitRankConfig comm 0x1 rank 0 nranks 2 cudaDev 0 \
+         nvmlDev 0 busId 18000 commId 0x2 - Init START\n"
+    );
+    fs::write(logs.join("rank0.log"), line).unwrap();
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_unhang"));
+    command.args(["watch", "--no-gpu"]);
+    command.arg(&logs);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", folder.path().display()));
+    let mut terminal = Terminal::start(command, 30, 100);
+    terminal.wait_for("1 of 2 ranks");
+    terminal.press("2");
+    terminal.wait_for(&pid.to_string());
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        terminal.press("P");
+        let known = std::cell::Cell::new(false);
+        terminal.wait("an answer", |seen| {
+            let shown = seen.parser.screen().contents();
+            known.set(shown.contains("all_reduce (train.py:12)"));
+            known.get() || shown.contains("is not known to be rank 0")
+        });
+        if known.get() {
+            break;
+        }
+        // Processes are looked at once a second.
+        assert!(Instant::now() < until, "the process is not found");
+        terminal.press("\x1b");
+        terminal.wait_without("is not known to be rank 0");
+    }
+    terminal.wait_for(&format!("Process {pid}"));
+    terminal.press("\x1b");
+    terminal.wait_without("all_reduce (train.py:12)");
+    terminal.press("q");
+    terminal.wait("the end", |seen| seen.closed);
+}
+
 #[test]
 fn a_stack_that_is_hostile_or_endless_harms_nothing() {
     let (seen, shown) = stack(
