@@ -38,19 +38,19 @@ const QUIET: Duration = Duration::from_millis(600);
 const GRACE: Duration = Duration::from_secs(2);
 
 const AFTER: &str = "\
-The job gets NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE and PYTHONUNBUFFERED=1 where they are not
-set; what is set stays, and is told where it leaves something unseen. COLL in NCCL_DEBUG_SUBSYS writes a
-line for every collective of every rank; set NCCL_DEBUG_SUBSYS=INIT,ENV,NET to do without. Ranks on other
+The job gets NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE and PYTHONUNBUFFERED=1 where they are not \
+set; what is set stays, and is told where it leaves something unseen. COLL in NCCL_DEBUG_SUBSYS writes a \
+line for every collective of every rank; set NCCL_DEBUG_SUBSYS=INIT,ENV,NET to do without. Ranks on other \
 hosts are read if the folder is on a file system that they share.
 
-Standard input is the job's. What it writes goes into stdout.log and stderr.log of the folder, and from there
-to standard output and standard error, so that nothing here can hold it up. On a terminal the dashboard opens
-at the first proven cause; `q` leaves it, and the job goes on with its output as lines. Without a terminal,
-and with --lines, findings are lines on standard error.
+Standard input is the job's. What it writes goes into stdout.log and stderr.log of the folder, and from there \
+to standard output and standard error, so that nothing here can hold it up. On a terminal the dashboard opens \
+at the first proven cause; until `q` leaves it, its keys are the dashboard's, and then the job goes on with its output as lines. Without a \
+terminal, and with --lines, findings are lines on standard error.
 
 Signals are passed on to the job, and Ctrl-C ends it as ever. If unhang itself is killed, the job goes on.
 
-Exit code: the job's own; 128 and the number of the signal that ended it; 127 if there is no such command, 126
+Exit code: the job's own; 128 and the number of the signal that ended it; 127 if there is no such command, 126 \
 if it cannot be started. The state that was diagnosed is not in it: `unhang report FOLDER` gives that.";
 
 /// Arguments of `unhang run`.
