@@ -6,10 +6,12 @@ mod demo;
 mod doctor;
 mod messages;
 mod output;
+mod progress;
 mod ranks;
 mod replay;
 mod report;
 pub mod rules;
+mod run;
 mod selftest;
 mod watch;
 
@@ -30,6 +32,8 @@ Exit codes of a diagnosis:
   2   the command line was not understood
   3   an input that was asked for could not be read; what could be read is diagnosed all the same
   1   anything else
+A run ends with the job's own exit code; 128 and the number of the signal that ended it; 127 or 126 if it cannot
+be started.
 The doctor: 0 nothing is wrong; 10 something is; 12 nothing is wrong and there is no GPU. With --expect: 0
 every expectation is met; 10 one is not; 12 one cannot be told.
 A self-test: 0 passed, or the change cures; 10 failed; 11 passed on a worse path than the GPUs have;
@@ -51,6 +55,8 @@ struct Cli {
 enum Command {
     /// Watch a job's logs while it runs: a dashboard, or plain lines without a terminal
     Watch(watch::WatchArgs),
+    /// Start a job with the right NCCL_DEBUG settings, and tell what is wrong with it
+    Run(run::RunArgs),
     /// Read a job's logs once and print one diagnosis
     Report(report::ReportArgs),
     /// Play a saved failure again, with pause, step and seek
@@ -98,6 +104,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let common = &cli.common;
     match command {
         Command::Watch(args) => output::finish(watch::run(&args, common)),
+        Command::Run(args) => output::finish(run::run(&args, common)),
         Command::Report(args) => output::finish(report::run(&args, common)),
         Command::Replay(args) => output::finish(replay::run(&args, common)),
         Command::Demo(args) => output::finish(demo::run(&args, common)),

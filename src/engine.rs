@@ -410,6 +410,7 @@ impl Engine {
             inputs.lines += counts.lines;
             inputs.dropped += counts.dropped;
             inputs.sources.push(snapshot::SourceView {
+                id: source.info.id,
                 name: source.info.name.clone(),
                 kind: source.info.kind,
                 bytes: counts.bytes + source.whole,

@@ -13,6 +13,7 @@ pub mod decompress;
 pub mod discover;
 pub mod fifo;
 pub mod journal;
+pub mod progress;
 pub mod ras;
 pub mod read;
 pub mod record;

@@ -484,6 +484,93 @@ fn watch_ends_in_good_order_when_it_is_told_to() {
     }
 }
 
+/// Starts a watch that ends at the first finding, over logs that are copied there piece by piece, each
+/// up to a word if there is one.
+fn until_finding(case: &str, up_to: &str, args: &[&str]) -> Output {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures")
+        .join(case);
+    let logs = fs::read_dir(from).unwrap().flatten();
+    let logs: Vec<_> = logs
+        .filter(|log| log.path().extension().is_some_and(|e| e == "log"))
+        .collect();
+    let dir = folder(&[]);
+    for log in &logs {
+        fs::write(dir.path().join(log.file_name()), "").unwrap();
+    }
+    let mut child = unhang()
+        .args(["watch", ".", "--until-finding"])
+        .args(args)
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text = |log: &fs::DirEntry| {
+        let text = fs::read_to_string(log.path()).unwrap();
+        let end = text.find(up_to).filter(|_| !up_to.is_empty());
+        text.as_bytes()[..end.unwrap_or(text.len())].to_vec()
+    };
+    let texts: Vec<Vec<u8>> = logs.iter().map(text).collect();
+    let longest = texts.iter().map(Vec::len).max().unwrap();
+    for start in (0..longest).step_by(16 << 10) {
+        for (log, text) in logs.iter().zip(&texts) {
+            let piece = &text[start.min(text.len())..text.len().min(start + (16 << 10))];
+            let path = dir.path().join(log.file_name());
+            let mut file = fs::File::options().append(true).open(path).unwrap();
+            file.write_all(piece).unwrap();
+        }
+    }
+    let end = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < end, "it does not end");
+        std::thread::yield_now();
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn watch_ends_at_the_first_proven_cause_if_asked_to() {
+    // The guilty rank is named, not the fifteen that report its end.
+    let output = until_finding("cases/rank-killed-16", "", &[]);
+    assert_eq!(code(&output), 10, "{}{}", out(&output), err(&output));
+    assert!(out(&output).contains("rank 6"), "{}", out(&output));
+    let output = until_finding(
+        "cases/rank-killed-16",
+        "",
+        &["--format", "json", "--timeout", "1h"],
+    );
+    let json: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(json["verdict"]["class"], "rank-died", "{json:#}");
+}
+
+#[test]
+fn watch_until_a_finding_ends_in_time_without_one() {
+    // It waits: late or stuck cannot be told from these logs, so nothing is proven.
+    let output = until_finding("cases/skipped-collective", "Watchdog", &["--timeout", "3s"]);
+    assert_eq!(code(&output), 12, "{}{}", out(&output), err(&output));
+    assert!(
+        err(&output).contains("no cause is proven"),
+        "{}",
+        err(&output)
+    );
+    let dir = folder(&[]);
+    let output = run(
+        &["watch", ".", "--until-finding", "--timeout", "100ms"],
+        dir.path(),
+    );
+    assert_eq!(code(&output), 12);
+    // What has ended well need not be waited for.
+    let healthy =
+        fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/healthy")).unwrap();
+    let name = healthy.flatten().map(|e| e.file_name()).min().unwrap();
+    let name = format!("healthy/{}", name.to_str().unwrap());
+    let output = until_finding(&name, "", &["--timeout", "30s"]);
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    let output = run(&["watch", ".", "--timeout", "3s"], dir.path());
+    assert_eq!(code(&output), 2, "it needs --until-finding");
+}
+
 #[test]
 fn a_replay_without_a_terminal_is_a_report() {
     let dir = folder(&["rank0.log", "rank1.log"]);

@@ -4,32 +4,15 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::net::TcpListener;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The folder with both libraries, built once.
-static STANDINS: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
-    let folder = tempfile::tempdir().unwrap();
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    for (source, library) in [("cuda", "libcuda.so"), ("nccl", "libnccl.so.2")] {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/standin")
-            .join(source)
-            .with_extension("rs");
-        let built = Command::new(&rustc)
-            .args(["--edition=2024", "--crate-type=cdylib", "-O", "-o"])
-            .arg(folder.path().join(library))
-            .arg(source)
-            .status()
-            .unwrap();
-        assert!(built.success());
-    }
-    folder
-});
+#[path = "support/standins.rs"]
+mod standins;
+
+use standins::STANDINS;
 
 struct Job {
     folder: tempfile::TempDir,

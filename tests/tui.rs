@@ -9,20 +9,21 @@ use proptest::prelude::*;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Color;
-use unhang::app::handle::{Axis, LogLine, LogPage, LogRequest, Mode, Playback, Status};
-use unhang::app::{demo, replay};
+use unhang::app::handle::{Axis, Loading, LogLine, LogPage, LogRequest, Mode, Playback, Status};
+use unhang::app::{demo, prove, replay};
 use unhang::engine::catalog::Catalog;
 use unhang::engine::ids::SourceId;
 use unhang::engine::line::Place;
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::{Engine, Options};
+use unhang::sources::progress::Progress;
 use unhang::views::escape::{Glyphs, harmless};
 use unhang::views::tui::keymap::{self, Action, KEYMAP, Key};
 use unhang::views::tui::screen::Screen;
 use unhang::views::tui::theme::Theme;
 use unhang::views::tui::ui::Ui;
 use unhang::views::tui::update::{Effect, arrived, update};
-use unhang::views::tui::{self, svg, view};
+use unhang::views::tui::{self, svg, task, view};
 
 #[path = "support/gpus.rs"]
 mod gpus;
@@ -97,9 +98,17 @@ impl Bench {
     fn act(&mut self, action: Action) {
         self.effects = update(&mut self.ui, &self.snapshot, &self.status, action);
         for effect in self.effects.clone() {
-            if let Effect::Log(rank, request) = effect {
-                let page = self.log(rank);
-                arrived(&mut self.ui, rank, request, page);
+            match effect {
+                Effect::Log(rank, request) => {
+                    let page = self.log(rank);
+                    arrived(&mut self.ui, rank, request, page);
+                }
+                Effect::Prove(row) => {
+                    let (finding, here) = (&self.snapshot.findings[row], host_with_gpus());
+                    let test = prove::test(&self.snapshot, finding, &here);
+                    task::ask_to_prove(&mut self.ui, finding, &here, test);
+                }
+                _ => {}
             }
         }
     }
@@ -171,6 +180,14 @@ impl Bench {
     }
 }
 
+fn host_with_gpus() -> prove::Here {
+    prove::Here {
+        host: "node-0".to_owned(),
+        gpus: 8,
+        hidden: false,
+    }
+}
+
 /// A screen in a size, as text and, in the smallest, its styles.
 fn check(name: &str, bench: &mut Bench) {
     for (width, height) in [(80, 24), (120, 40), (200, 50)] {
@@ -200,6 +217,7 @@ fn screens_look_like_this() {
     check("collectives", Bench::new("skipped_collective").keys("5"));
     check("log", Bench::new("wrong_interface").keys("3⏎"));
     check("help", Bench::new("wrong_interface").keys("?"));
+    check("prove", Bench::new("wrong_interface").keys("3p"));
 }
 
 #[test]
@@ -223,6 +241,17 @@ fn overviews_of_other_jobs_look_like_this() {
         "ranks_filter",
         Bench::new("wrong_interface").keys("2/node-5⏎").shown()
     );
+    let mut loading = Bench::new("wrong_interface");
+    loading.status.loading = Some(Loading {
+        progress: Progress {
+            bytes: 1_288_490_189,
+            of: 8_482_560_410,
+            files: 300,
+            of_files: 1_024,
+        },
+        took: Duration::from_secs(4),
+    });
+    insta::assert_snapshot!("loading", loading.shown());
     let mut paused = Bench::new("wrong_interface");
     paused.status.paused = true;
     paused.status.behind = 4_711;
@@ -246,6 +275,7 @@ const PLACES: &[&str] = &[
     "6gjj",
     "6/x",
     "2/x",
+    "3p",
     "?",
 ];
 

@@ -15,6 +15,8 @@ use super::lines::{LineReader, Lines};
 use super::recorder::{self, Recorder};
 use crate::engine::Engine;
 use crate::engine::input::{Input, Time};
+use crate::engine::snapshot::Snapshot;
+use crate::engine::vocab::{Class, Confidence, State};
 use crate::sources::record::{Record, What};
 
 /// Time between two snapshots: 10 Hz.
@@ -113,7 +115,7 @@ impl Core {
 
     /// Publishes if something changed and enough time has passed; else says how long to wait.
     /// After a quiet time a change is published at once.
-    pub(crate) fn publish_if_due(&mut self) -> Option<Duration> {
+    pub(crate) fn publish_if_due(&mut self, half_read: bool) -> Option<Duration> {
         if self.published == Some(self.engine.generation()) {
             return None;
         }
@@ -122,15 +124,24 @@ impl Core {
         if waited < pace {
             return Some(pace.saturating_sub(waited));
         }
-        self.publish();
+        if half_read {
+            self.publish_with(withhold);
+        } else {
+            self.publish();
+        }
         None
     }
 
     /// Publishes the present state.
     pub(crate) fn publish(&mut self) {
+        self.publish_with(|_| ());
+    }
+
+    fn publish_with(&mut self, edit: impl FnOnce(&mut Snapshot)) {
         let started = Instant::now();
         let made = self.guarded(|engine| (engine.generation(), engine.snapshot()));
-        if let Some((generation, snapshot)) = made {
+        if let Some((generation, mut snapshot)) = made {
+            edit(&mut snapshot);
             self.published = Some(generation);
             self.shared.publish(snapshot);
         }
@@ -162,6 +173,28 @@ impl Core {
             status.sources = 0;
             false
         });
+    }
+}
+
+/// Takes away what half-read logs must not say: what is missing in them may stand in the other half.
+fn withhold(snapshot: &mut Snapshot) {
+    let verdict = &mut snapshot.verdict;
+    verdict.state = State::Inconclusive;
+    verdict.class = Class::Inconclusive;
+    verdict.confidence = Confidence::Possible;
+    verdict.summary = "the logs are being read; nothing is said before all are".to_owned();
+    verdict.ranks.clear();
+    verdict.hosts.clear();
+    verdict.other_causes.clear();
+    verdict.missing_evidence.clear();
+    verdict.finding = None;
+    snapshot.findings.clear();
+    for rank in &mut snapshot.job.ranks {
+        rank.guilty = false;
+        rank.finding = None;
+    }
+    for host in &mut snapshot.job.hosts {
+        host.odd = false;
     }
 }
 
@@ -206,8 +239,8 @@ impl Live {
         }
     }
 
-    /// Publishes nothing and does not tick before [`Msg::CaughtUp`]: of half a job's logs the other half is missing, and
-    /// that would be shown as a fault.
+    /// Says nothing of what is wrong and does not tick before [`Msg::CaughtUp`]: of half a job's logs the other half is
+    /// missing, and that would be shown as a fault.
     pub(crate) fn catch_up_first(mut self) -> Self {
         self.catching_up = Some(Instant::now() + CATCH_UP);
         self
@@ -220,14 +253,16 @@ impl Live {
             let now = Instant::now();
             let mut wait = tick.saturating_duration_since(now);
             self.catching_up.take_if(|until| *until <= now);
-            if self.frozen.is_none() && self.catching_up.is_none() {
-                wait = self.core.publish_if_due().map_or(wait, |due| due.min(wait));
+            if self.frozen.is_none() {
+                let half_read = self.catching_up.is_some();
+                let due = self.core.publish_if_due(half_read);
+                wait = due.map_or(wait, |due| due.min(wait));
             }
             match self.inbox.recv_timeout(wait) {
                 Ok(Msg::Record(record)) => self.take(record),
                 Ok(Msg::Message(text)) => self.core.shared.message(text),
                 Ok(Msg::Following(following)) => self.following(following),
-                Ok(Msg::CaughtUp) => self.catching_up = None,
+                Ok(Msg::CaughtUp) => self.caught_up(),
                 Ok(Msg::Done) => self.done(),
                 Ok(Msg::Wake) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -288,6 +323,15 @@ impl Live {
             status.following = following;
             changed
         });
+    }
+
+    fn caught_up(&mut self) {
+        // What was withheld is published though nothing new came.
+        self.core.published = None;
+        self.catching_up = None;
+        self.core
+            .shared
+            .edit_status(|status| status.loading.take().is_some());
     }
 
     fn done(&mut self) {

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use crate::engine::line::Place;
 use crate::engine::snapshot::Snapshot;
 use crate::error::InputError;
+use crate::sources::progress::Progress;
 
 /// Commands that wait for the engine thread; more are refused.
 const COMMANDS: usize = 64;
@@ -67,6 +68,15 @@ pub struct Playback {
     pub seeking: bool,
 }
 
+/// How far reading has got, and how long that took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loading {
+    /// What was read.
+    pub progress: Progress,
+    /// Since the start.
+    pub took: Duration,
+}
+
 /// What the header line says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
@@ -88,6 +98,8 @@ pub struct Status {
     pub playback: Option<Playback>,
     /// No more input will come: the pipes are closed, or the replay is at its end.
     pub ended: bool,
+    /// What was there at the start is still being read; what is shown is of a part of it.
+    pub loading: Option<Loading>,
     /// How often RAS was asked and answered.
     pub asked_ras: u64,
     /// The journal being written, if any.
@@ -117,6 +129,7 @@ impl Status {
             stalls: 0,
             playback: None,
             ended: false,
+            loading: None,
             asked_ras: 0,
             recording: None,
             messages: Vec::new(),
@@ -350,6 +363,11 @@ impl Handle {
             reply,
         });
         page
+    }
+
+    /// Adds a message for the user.
+    pub fn tell(&self, text: String) {
+        self.shared.message(text);
     }
 
     /// Asks everything to end. Returns at once; whoever started the watch waits for its threads.

@@ -123,7 +123,20 @@ pub fn start(
 /// # Errors
 /// If the script cannot be read.
 pub fn to_the_end(script: &mut dyn Script, engine: &mut Engine) -> io::Result<Snapshot> {
-    while let Some((_, record)) = script.next()? {
+    to_the_end_told(script, engine, &mut |_| ())
+}
+
+/// The same; `tell` hears all the time where it stands.
+///
+/// # Errors
+/// If the script cannot be read.
+pub fn to_the_end_told(
+    script: &mut dyn Script,
+    engine: &mut Engine,
+    tell: &mut dyn FnMut(Duration),
+) -> io::Result<Snapshot> {
+    while let Some((at, record)) = script.next()? {
+        tell(at);
         engine.handle(record.seen, record.what.as_input());
     }
     Ok(engine.snapshot())
@@ -162,10 +175,10 @@ impl Player {
             let behind = self.advance();
             self.tell();
             if behind {
-                self.core.publish_if_due();
+                self.core.publish_if_due(false);
                 continue;
             }
-            let due = self.core.publish_if_due();
+            let due = self.core.publish_if_due(false);
             let idle = self.paused || self.ended;
             let wait = if idle { Duration::from_secs(60) } else { FRAME };
             match inbox.recv_timeout(due.map_or(wait, |due| due.min(wait))) {

@@ -15,9 +15,11 @@ use crate::engine::limits;
 use crate::engine::ras;
 use crate::engine::snapshot::Snapshot;
 use crate::error::{InputError, in_words};
+use crate::sources::decompress::Packing;
 use crate::sources::discover::{Discoverer, Found, Log};
 use crate::sources::fifo;
 use crate::sources::journal::read::{Journal, Losses};
+use crate::sources::progress::{Meter, Progress};
 use crate::sources::ras::{Endpoint, Patience};
 use crate::sources::read::Reader;
 use crate::sources::record::What;
@@ -57,9 +59,17 @@ pub struct Report {
 /// file's own times prove nothing. Journals carry theirs.
 #[must_use]
 pub fn run(plan: &Plan, engine: Engine) -> Report {
+    run_told(plan, engine, &mut |_| ())
+}
+
+/// The same; `tell` hears now and then how far it has got.
+pub fn run_told(plan: &Plan, engine: Engine, tell: &mut dyn FnMut(Progress)) -> Report {
     let found = Discoverer::new(&plan.paths).search();
+    let files = || found.logs.iter().chain(&found.dumps);
+    let meter = Meter::new(files().count(), files().map(|log| log.len).sum(), tell);
     let mut reading = Reading {
         engine,
+        meter,
         reader: Reader::default(),
         next: 0,
         problems: Vec::new(),
@@ -162,8 +172,9 @@ pub fn no_logs(paths: &[PathBuf]) -> InputError {
     InputError::because("find logs below", path, "there is none").hint(VERBOSE_HINT)
 }
 
-struct Reading {
+struct Reading<'a> {
     engine: Engine,
+    meter: Meter<'a>,
     reader: Reader,
     next: u32,
     problems: Vec<InputError>,
@@ -171,7 +182,7 @@ struct Reading {
     waited: bool,
 }
 
-impl Reading {
+impl Reading<'_> {
     fn announce_log(&mut self, log: &Log) -> SourceId {
         let source = self.new_source();
         self.engine.handle(
@@ -193,6 +204,7 @@ impl Reading {
             let bytes = &bytes;
             self.engine.handle(None, Input::Dump { source, bytes });
         });
+        self.meter.file(dump.len);
         self.end(source, result);
     }
 
@@ -229,7 +241,8 @@ impl Reading {
     }
 
     fn log(&mut self, log: &Log, source: SourceId) {
-        let engine = &mut self.engine;
+        let (engine, meter) = (&mut self.engine, &mut self.meter);
+        let plain = log.packing == Packing::Plain;
         let mut sink = |offset, chunk: &[u8]| {
             let input = Input::Bytes {
                 source,
@@ -237,8 +250,10 @@ impl Reading {
                 chunk,
             };
             engine.handle(None, input);
+            meter.read(if plain { chunk.len() } else { 0 });
         };
         let result = self.reader.read(log, &mut sink);
+        self.meter.file(log.len);
         self.end(source, result.map(drop));
     }
 

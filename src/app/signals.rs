@@ -51,6 +51,57 @@ pub fn on_end(on_first: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Ok(())
 }
 
+/// A signal that is passed on to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// Ctrl-C
+    Interrupt,
+    /// `kill`
+    Terminate,
+    /// The terminal is gone.
+    Hangup,
+    /// Ctrl-\
+    Quit,
+    /// Whatever the job means by it.
+    User1,
+    /// Likewise.
+    User2,
+}
+
+/// Calls `on_each` with every such signal, from a thread of its own; none of them ends this process.
+///
+/// # Errors
+/// If the signals or the thread cannot be set up.
+pub fn on_each(mut on_each: impl FnMut(Passed) + Send + 'static) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let listen = |kind| runtime.block_on(async { signal(kind) });
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    let mut quit = listen(SignalKind::quit())?;
+    let mut user1 = listen(SignalKind::user_defined1())?;
+    let mut user2 = listen(SignalKind::user_defined2())?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            loop {
+                on_each(runtime.block_on(async {
+                    tokio::select! {
+                        _ = interrupt.recv() => Passed::Interrupt,
+                        _ = terminate.recv() => Passed::Terminate,
+                        _ = hangup.recv() => Passed::Hangup,
+                        _ = quit.recv() => Passed::Quit,
+                        _ = user1.recv() => Passed::User1,
+                        _ = user2.recv() => Passed::User2,
+                    }
+                }));
+            }
+        })?;
+    Ok(())
+}
+
 async fn any(
     interrupt: &mut Signal,
     terminate: &mut Signal,

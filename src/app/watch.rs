@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::clock::Clock;
 use super::engine_thread::{Core, INBOX, Live, Msg, Sender};
-use super::handle::{Following, Handle, Mode, Shared, Status};
+use super::handle::{Following, Handle, Loading, Mode, Shared, Status};
 use super::host;
 use super::lines::Lines;
 use super::ras::{Asking, poll as ras_poll};
@@ -39,6 +39,8 @@ const BUSY: Duration = Duration::from_millis(50);
 const CALM: Duration = Duration::from_millis(250);
 /// Events do not make us look more often than this.
 const CALLED: Duration = Duration::from_millis(20);
+/// Between two words about how far reading has got.
+const PROGRESS: Duration = Duration::from_millis(100);
 /// Between two searches for new files.
 const SEARCH: Duration = Duration::from_millis(500);
 /// Looking and searching take one part in so many of a core at most.
@@ -57,6 +59,8 @@ pub struct Plan {
     pub ras: Asking,
     /// Leave the GPUs of this host alone.
     pub no_gpu: bool,
+    /// Files that were not written since then are of another job.
+    pub since: Option<SystemTime>,
 }
 
 /// A running watch. Dropping it without [`Watch::finish`] leaves its threads to end by themselves.
@@ -109,7 +113,8 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
 
     // Sources are announced here, before any thread runs; the inbox is not read yet, so they wait aside.
     let mut first = Vec::new();
-    let mut tailer = Tailer::new(Discoverer::new(&plan.paths), 0);
+    let discoverer = Discoverer::new(&plan.paths).since(plan.since);
+    let mut tailer = Tailer::new(discoverer, 0);
     let found = tailer.search(&mut |input| first.push(What::from_input(&input)));
     let Found {
         logs: pipes,
@@ -122,6 +127,16 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
     } = found;
     problems.extend(journals.iter().map(|path| journal_is_not_live(path)));
     let asked = !plan.ras.endpoints.is_empty();
+    // Known before this returns, so that nobody sees an empty job for a healthy one.
+    shared.edit_status(|status| {
+        let progress = tailer.progress();
+        let loading = progress.bytes < progress.of;
+        status.loading = loading.then_some(Loading {
+            progress,
+            took: Duration::ZERO,
+        });
+        false
+    });
     let anything =
         asked || stdin || !pipes.is_empty() || !tailer.is_empty() || waits_for_files(&plan.paths);
     if !anything {
@@ -322,6 +337,8 @@ fn follow(mut tailer: Tailer, lines: &Lines, sender: &Sender, clock: Clock) {
     let mut search_every = Duration::ZERO;
     let mut pause = BUSY;
     let mut caught_up = false;
+    let begun = Instant::now();
+    let mut told_progress = begun;
     loop {
         let mut open = true;
         let mut sink = |input: Input<'_>| {
@@ -357,6 +374,15 @@ fn follow(mut tailer: Tailer, lines: &Lines, sender: &Sender, clock: Clock) {
         }
         if !open || sender.shared.is_shut_down() {
             return;
+        }
+        if !caught_up && told_progress.elapsed() >= PROGRESS {
+            told_progress = Instant::now();
+            let progress = tailer.progress();
+            let took = begun.elapsed();
+            sender.shared.edit_status(|status| {
+                status.loading = Some(Loading { progress, took });
+                true
+            });
         }
         if round.more {
             continue;

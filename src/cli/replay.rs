@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::common::{Common, Format, duration, new_engine, speed};
 use super::report::ClaimArgs;
-use super::{dashboard, messages, output};
+use super::{dashboard, messages, output, progress};
 use crate::app::replay::script::{FilesScript, Script, open_journal};
 use crate::app::replay::{self, Start};
 use crate::app::{report, signals};
@@ -128,7 +128,11 @@ pub(crate) fn play(
     let (files, sound) = common.rule_files();
     if !common.full_screen() {
         let mut engine = new_engine(&files, false);
-        let snapshot = replay::to_the_end(script.as_mut(), &mut engine)?;
+        let length = script.length().as_secs_f64().max(f64::MIN_POSITIVE);
+        let mut line = progress::Line::new();
+        let mut tell = |at: Duration| line.tell_part(at.as_secs_f64() / length);
+        let snapshot = replay::to_the_end_told(script.as_mut(), &mut engine, &mut tell)?;
+        drop(line);
         output::print(&common.render(&snapshot, Format::Text, false))?;
         return Ok(sound.or_input(played(&snapshot, &script.problems())));
     }

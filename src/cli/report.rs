@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::common::{Common, Format, duration, new_engine};
-use super::{messages, output};
+use super::{messages, output, progress};
 use crate::app::ras::Asking;
 use crate::app::report::{self, Plan};
 use crate::engine::vocab::State;
@@ -103,7 +103,9 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> anyhow::Result<u8> {
         }),
     };
     let (rules, sound) = common.rule_files();
-    let report = report::run(&plan, new_engine(&rules, false));
+    let mut line = progress::Line::new();
+    let report = report::run_told(&plan, new_engine(&rules, false), &mut |at| line.tell(&at));
+    drop(line);
     if common.verbose {
         messages::inputs(&report.taken, &report.passed_over);
     }

@@ -19,6 +19,7 @@ use super::output::Usage;
 use super::{messages, output};
 use crate::app::signals;
 use crate::exit;
+use crate::probe::gpus;
 use crate::probe::host::Host;
 use crate::probe::nccl_library::{self, Library};
 use crate::selftest::ab::{self, Answer, Side};
@@ -30,7 +31,7 @@ use crate::selftest::protocol::Step;
 use crate::selftest::run::{Progress, Runner};
 use crate::views::escape::harmless;
 use crate::views::selftest as view;
-use setting::Setting;
+use setting::{Change, Setting};
 
 /// GPUs of one machine.
 const MOST_GPUS: usize = 1024;
@@ -54,9 +55,9 @@ pub(crate) struct SelftestArgs {
     /// The job's setting, such as NCCL_SOCKET_IFNAME=eth0; for one rank alone RANK:NAME=VALUE
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting::parse)]
     pub(crate) env: Vec<Setting>,
-    /// A change to prove: run with and without it in turn
-    #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',', value_parser = setting::parse)]
-    pub(crate) ab: Vec<Setting>,
+    /// A change to prove: run with and without it in turn. An empty value unsets the variable
+    #[arg(long, value_name = "NAME=VALUE,…", value_parser = setting::change)]
+    pub(crate) ab: Vec<Change>,
     /// Test every pair of GPUs by itself: names the bad GPU or link
     #[arg(long, conflicts_with_all = ["ab", "ranks_per_gpu"])]
     pub(crate) pairs: bool,
@@ -264,7 +265,7 @@ impl Session<'_> {
         without.sizes = Sizes::One;
         without.timed = vec![Op::AllReduce];
         let mut with = without.clone();
-        for setting in &self.args.ab {
+        for setting in self.args.ab.iter().flat_map(|change| &change.0) {
             let Setting { rank, name, value } = setting.clone();
             match rank {
                 Some(rank) => with.env_of.entry(rank).or_default().insert(name, value),
@@ -315,7 +316,9 @@ impl Session<'_> {
             return Ok(exit::BROKEN);
         }
         let answer = ab::judge(&a, &b);
-        output::print(&if text {
+        output::print(&if text && plan.world < 2 {
+            view::ALONE.to_owned()
+        } else if text {
             view::ab(answer, &a, &b, self.common.glyphs())
         } else {
             view::ab_json(answer, &a, &b)
@@ -424,7 +427,7 @@ fn head(plan: &Plan, library: Option<&Library>) -> String {
 
 /// The plan; `None`, with a message, if nothing can be tested here.
 fn plan_of(args: &SelftestArgs, seat: Option<(Seat, u32)>) -> anyhow::Result<Option<Plan>> {
-    let present = devices();
+    let present = gpus::visible();
     let devices: Vec<u32> = match &args.gpus {
         Some(wanted) => wanted.iter().take(MOST_GPUS + 1).collect(),
         None => (0..present).collect(),
@@ -469,7 +472,11 @@ fn plan_of(args: &SelftestArgs, seat: Option<(Seat, u32)>) -> anyhow::Result<Opt
         patience: args.timeout,
         correctness: true,
     };
-    for setting in args.env.iter().chain(&args.ab) {
+    for setting in args
+        .env
+        .iter()
+        .chain(args.ab.iter().flat_map(|change| &change.0))
+    {
         if let Some(rank) = setting.rank.filter(|rank| *rank >= plan.world) {
             let most = plan.world - 1;
             return Err(Usage(format!(
@@ -501,32 +508,6 @@ fn ops_of(args: &[OpArg]) -> Vec<Op> {
         OpArg::AllToAll => Op::AllToAll,
     };
     args.iter().map(op).collect()
-}
-
-/// GPUs that a CUDA program would see, without asking CUDA.
-fn devices() -> u32 {
-    if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
-        // CUDA stops at the first entry that it does not understand.
-        let named = visible
-            .split(',')
-            .take_while(|part| !part.trim().is_empty() && !part.trim().starts_with('-'));
-        return u32::try_from(named.count()).unwrap_or(0);
-    }
-    let is_gpu = |entry: fs::DirEntry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.strip_prefix("nvidia")
-            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
-    };
-    let nodes = fs::read_dir("/dev").into_iter().flatten().flatten();
-    u32::try_from(
-        nodes
-            .filter(|entry| entry.file_name().len() < 16)
-            .map(is_gpu)
-            .filter(|is| *is)
-            .count(),
-    )
-    .unwrap_or(0)
 }
 
 fn library_of(args: &SelftestArgs, plan: &mut Plan) -> anyhow::Result<Option<Library>> {

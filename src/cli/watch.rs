@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
 use super::common::{Common, Format, duration, new_engine};
 use super::report::{ClaimArgs, RasArgs};
-use super::{dashboard, messages, output};
+use super::{dashboard, messages, output, progress};
 use crate::app::handle::{Following, Handle};
 use crate::app::ras::Asking;
+use crate::app::settled::Settling;
 use crate::app::signals;
 use crate::app::watch::{self, Plan};
 use crate::engine::input::Time;
@@ -21,6 +22,9 @@ use crate::views::escape::harmless;
 
 /// RAS is not asked more often than this: each question goes to every process of the job.
 const RAS_EVERY: Duration = Duration::from_secs(5);
+
+/// Looking again after this time costs nothing.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// Arguments of `unhang watch`.
 #[derive(Clone, Debug, Args)]
@@ -44,6 +48,13 @@ pub(crate) struct WatchArgs {
     /// Do not look at this host's GPUs; else they are asked once a second where the job has ranks here
     #[arg(long)]
     pub(crate) no_gpu: bool,
+    /// End at the first proven cause, or when the job has ended well, with the exit code of its state: for prologs and
+    /// CI. Lines instead of the dashboard
+    #[arg(long)]
+    pub(crate) until_finding: bool,
+    /// With --until-finding: end after this time all the same (such as 10m), with the exit code of the state by then
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "until_finding")]
+    pub(crate) timeout: Option<Duration>,
     /// Without a terminal: how to print the last diagnosis; anything but text prints only that
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -67,8 +78,9 @@ pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
             ..args.ras.asking()?
         },
         no_gpu: args.no_gpu,
+        since: None,
     };
-    let dashboard = common.full_screen();
+    let dashboard = !args.until_finding && common.full_screen();
     let (rules, sound) = common.rule_files();
     let watch = watch::start(&plan, new_engine(&rules, dashboard))?;
     if common.verbose {
@@ -84,7 +96,8 @@ pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
     let shown = if dashboard {
         dashboard::show(&handle, common)
     } else {
-        follow(&handle, common, args.format)
+        let until = args.until_finding.then(|| Until::new(args.timeout));
+        follow(&handle, common, args.format, until)
     };
     let snapshot = watch.finish();
     shown?;
@@ -107,19 +120,63 @@ pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
     }))
 }
 
+/// What ends a watch beside its input and the user.
+struct Until {
+    settling: Settling,
+    deadline: Option<Instant>,
+}
+
+impl Until {
+    fn new(timeout: Option<Duration>) -> Self {
+        Self {
+            settling: Settling::default(),
+            // A time too long to be told is no deadline.
+            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+        }
+    }
+
+    /// True at its end; why stands on standard error.
+    fn is_over(&mut self, snapshot: &Snapshot) -> bool {
+        let now = Instant::now();
+        if self.settling.look(snapshot, now).is_some() {
+            return true;
+        }
+        let late = self.deadline.is_some_and(|deadline| now >= deadline);
+        if late {
+            messages::note("no cause is proven, and the time is over");
+        }
+        late
+    }
+
+    /// How long nothing has to be looked at, if nothing happens.
+    fn patience(&self) -> Duration {
+        let next = [self.settling.due(), self.deadline]
+            .into_iter()
+            .flatten()
+            .min();
+        let next = next.map(|next| next.saturating_duration_since(Instant::now()));
+        next.unwrap_or(QUIET).min(QUIET)
+    }
+}
+
 /// Prints what happens until the input or the user ends it.
-fn follow(handle: &Handle, common: &Common, format: Format) -> anyhow::Result<()> {
-    let mut printer = Printer {
-        common,
-        first: None,
-        told: BTreeMap::new(),
-        verdict: None,
-    };
+fn follow(
+    handle: &Handle,
+    common: &Common,
+    format: Format,
+    mut until: Option<Until>,
+) -> anyhow::Result<()> {
+    let mut printer = Printer::new(common);
+    let mut line = progress::Line::new();
     let mut messages_told = 0;
     let mut following_told = None;
     let mut seen = 0;
     loop {
         let status = handle.status();
+        match &status.loading {
+            Some(loading) => line.tell(&loading.progress),
+            None => line.clear(),
+        }
         if format == Format::Text {
             output::print(&printer.news(&handle.snapshot()))?;
         }
@@ -138,12 +195,17 @@ fn follow(handle: &Handle, common: &Common, format: Format) -> anyhow::Result<()
         if status.shutdown || status.ended || status.failure.is_some() {
             return Ok(());
         }
-        seen = handle.wait_for_change(seen, Duration::from_secs(60));
+        let over = |until: &mut Until| until.is_over(&handle.snapshot());
+        if until.as_mut().is_some_and(over) {
+            return Ok(());
+        }
+        let patience = until.as_ref().map_or(QUIET, Until::patience);
+        seen = handle.wait_for_change(seen, patience);
     }
 }
 
 /// Remembers what was printed already.
-struct Printer<'a> {
+pub(super) struct Printer<'a> {
     common: &'a Common,
     first: Option<Time>,
     /// Findings told, by rule and communicator.
@@ -151,9 +213,19 @@ struct Printer<'a> {
     verdict: Option<(State, Class)>,
 }
 
-impl Printer<'_> {
+impl<'a> Printer<'a> {
+    /// Nothing was printed yet.
+    pub(super) fn new(common: &'a Common) -> Self {
+        Self {
+            common,
+            first: None,
+            told: BTreeMap::new(),
+            verdict: None,
+        }
+    }
+
     /// Lines about what is new in this snapshot.
-    fn news(&mut self, snapshot: &Snapshot) -> String {
+    pub(super) fn news(&mut self, snapshot: &Snapshot) -> String {
         let mut out = String::new();
         let Some(now) = snapshot.now else { return out };
         let since = now.since(*self.first.get_or_insert(now));

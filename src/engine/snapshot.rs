@@ -2,6 +2,7 @@
 
 use super::finding::Finding;
 use super::gpu::{Gpu, GpuSample};
+use super::ids::SourceId;
 use super::input::{EndReason, SourceKind, Time};
 use super::job::ProcessSeen;
 use super::vocab::{Class, Confidence, Phase, State};
@@ -211,9 +212,20 @@ pub struct InputsView {
     pub dropped: u64,
 }
 
+impl InputsView {
+    /// A source by its id; ids have gaps.
+    #[must_use]
+    pub fn source(&self, id: SourceId) -> Option<&SourceView> {
+        let at = self.sources.binary_search_by_key(&id, |source| source.id);
+        self.sources.get(at.ok()?)
+    }
+}
+
 /// One source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceView {
+    /// Its id, as lines and evidence name it.
+    pub id: SourceId,
     /// Name.
     pub name: String,
     /// Kind.

@@ -2,6 +2,8 @@
 //!
 //! What only the driver's library knows (P2P, links, clocks) is not here.
 
+use std::fs;
+
 use serde::Serialize;
 
 use super::host::Host;
@@ -73,6 +75,33 @@ impl Gpu {
     pub fn driven(&self) -> bool {
         self.bound_to.as_deref() == Some("nvidia")
     }
+}
+
+/// GPUs that a CUDA program would see, without asking CUDA.
+#[must_use]
+pub fn visible() -> u32 {
+    if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
+        // CUDA stops at the first entry that it does not understand.
+        let named = visible
+            .split(',')
+            .take_while(|part| !part.trim().is_empty() && !part.trim().starts_with('-'));
+        return u32::try_from(named.count()).unwrap_or(0);
+    }
+    let is_gpu = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.strip_prefix("nvidia")
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let nodes = fs::read_dir("/dev").into_iter().flatten().flatten();
+    u32::try_from(
+        nodes
+            .filter(|entry| entry.file_name().len() < 16)
+            .map(is_gpu)
+            .filter(|is| *is)
+            .count(),
+    )
+    .unwrap_or(0)
 }
 
 /// Reads it.

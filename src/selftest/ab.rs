@@ -60,6 +60,17 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Cures,
+        Self::NotReproduced,
+        Self::NoDifference,
+        Self::Worse,
+        Self::Faster,
+        Self::Slower,
+        Self::Unclear,
+    ];
+
     /// One line.
     #[must_use]
     pub fn words(self) -> &'static str {

@@ -174,9 +174,14 @@ impl Runner<'_> {
         if let Some(id) = &seat.host_id {
             command.env("NCCL_HOSTID", id);
         }
-        command.envs(&plan.env);
-        if let Some(own) = plan.env_of.get(&seat.rank) {
-            command.envs(own);
+        let own = plan.env_of.get(&seat.rank).into_iter().flatten();
+        for (name, value) in plan.env.iter().chain(own) {
+            // NCCL takes an empty value for none in most places, and for a value in some.
+            if value.is_empty() {
+                command.env_remove(name);
+            } else {
+                command.env(name, value);
+            }
         }
         // A group of its own: a Ctrl-C is for the parent, which then ends all.
         let mut child = command

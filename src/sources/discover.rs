@@ -5,7 +5,7 @@ use std::fs::{self, FileType, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 mod pseudo;
 
@@ -19,6 +19,8 @@ const DEPTH: usize = 32;
 const ENTRIES: usize = 1_000_000;
 /// Logs taken.
 const LOGS: usize = 65_536;
+/// Clocks of file systems and hosts differ by less than this.
+const CLOCKS: Duration = Duration::from_secs(2);
 /// Notes kept about what was passed over; more are counted.
 const NOTES: usize = 4_096;
 
@@ -72,6 +74,8 @@ pub struct Discoverer {
     dump_names: HashSet<PathBuf>,
     /// Problems already told.
     told: HashSet<PathBuf>,
+    /// Files written last before this are left for a later search.
+    since: Option<SystemTime>,
     first: bool,
 }
 
@@ -101,8 +105,16 @@ impl Discoverer {
             refused: HashMap::new(),
             dump_names: HashSet::new(),
             told: HashSet::new(),
+            since: None,
             first: true,
         }
+    }
+
+    /// Takes a file only once it was written since this time: what was there before is another job's.
+    #[must_use]
+    pub fn since(mut self, since: Option<SystemTime>) -> Self {
+        self.since = since.and_then(|since| since.checked_sub(CLOCKS));
+        self
     }
 
     /// Searches once.
@@ -301,6 +313,12 @@ impl Discoverer {
         };
         if !meta.is_file() {
             self.special(path, meta.file_type(), chosen, walk);
+            return;
+        }
+        if self
+            .since
+            .is_some_and(|since| meta.modified().is_ok_and(|at| at < since))
+        {
             return;
         }
         // Only a link leads from a folder that is searched to such a file; reading it may never end.

@@ -4,6 +4,13 @@
 //! us   CLIENT PROTOCOL 2   TIMEOUT 5   SET FORMAT json       [VERBOSE ]STATUS
 //! it   SERVER PROTOCOL 2   OK          OK | ERROR: Unknown…  the report, then it closes
 //! ```
+//! Only STATUS is asked. `MONITOR` (since 2.29.2) tells that a peer is gone or does not answer, which the next
+//! STATUS says as well (INCOMPLETE, DEAD), together with what its ranks had launched; and it keeps a connection to
+//! a process of the job open. `DIAGNOSTICS` (since 2.31) makes code run in every process of the job that was never
+//! seen to run in one that hangs, and RAS has crashed jobs before; it compares the NCCL variables, drivers and GPU
+//! models that the logs show anyhow. What of it decides something (ECC errors and NVLinks of far hosts) is read
+//! where the user had NCCL print it (`NCCL_RUN_RAS_DIAGNOSTICS=1`): rule HW006.
+//!
 //! (`src/ras/client.cc`, `src/ras/client_support.cc`, NCCL 2.24.3 to 2.32; JSON since 2.28.7.)
 
 use std::fmt;

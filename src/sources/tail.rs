@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use self::follow::{Followed, Inode, Known, Look};
 use super::decompress::Packing;
 use super::discover::{Discoverer, Found, Log};
+use super::progress::Progress;
 use super::read::Reader;
 use crate::engine::ids::SourceId;
 use crate::engine::input::{Input, SourceInfo, SourceKind};
@@ -90,7 +91,8 @@ impl Tailer {
             if log.packing == Packing::Plain {
                 self.new_files.push((id, log.path.clone()));
             }
-            self.files.push(Followed::new(id, log.path, log.packing));
+            self.files
+                .push(Followed::new(id, log.path, log.packing, log.len));
         }
         found.logs = pipes;
         for dump in found.dumps.drain(..) {
@@ -159,6 +161,22 @@ impl Tailer {
         let id = SourceId(self.next);
         self.next += 1;
         id
+    }
+
+    /// How much was read of what the files held when they were found.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let mut progress = Progress {
+            of_files: self.files.len(),
+            ..Progress::default()
+        };
+        for file in &self.files {
+            let (read, of) = file.progress();
+            progress.bytes += read;
+            progress.of += of;
+            progress.files += usize::from(read == of);
+        }
+        progress
     }
 
     /// How many files are followed.

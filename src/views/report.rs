@@ -125,7 +125,7 @@ impl<'a> Outline<'a> {
 /// Where a line of evidence stands: `rank10.log:31`, or `fr_rank_3#7` for an entry of a dump.
 #[must_use]
 pub fn place(snapshot: &Snapshot, evidence: &Evidence) -> String {
-    match snapshot.inputs.sources.get(evidence.source.ix()) {
+    match snapshot.inputs.source(evidence.source) {
         Some(source) => match evidence.entry {
             Some(entry) => format!("{}#{entry}", source.name),
             None => format!("{}:{}", source.name, evidence.line),

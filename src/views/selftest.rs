@@ -17,6 +17,9 @@ use crate::selftest::protocol::Step;
 /// Columns.
 const WIDTH: usize = 80;
 
+/// What the verdict of a comparison begins with.
+const CHANGE: &str = "THE CHANGE: ";
+
 /// What ranks on a shared GPU prove.
 pub const SHARED_GPU: &str = "ranks share a GPU, each with a host identity of its own: this exercises bootstrap, \
                               interfaces and NET, not P2P, SHM or NVLink";
@@ -354,8 +357,57 @@ pub fn ab(answer: Answer, a: &Side, b: &Side, glyphs: Glyphs) -> String {
         }
         wrap(&mut out, &harmless(&text, glyphs));
     }
-    wrap(&mut out, &format!("THE CHANGE: {}", answer.words()));
+    wrap(&mut out, &format!("{CHANGE}{}", answer.words()));
     out
+}
+
+/// Why the comparison of one rank with itself says nothing.
+pub const ALONE: &str =
+    "PROVED NOTHING: world size 1, one rank talks to nobody. Test two GPUs, or --ranks-per-gpu 2\n";
+
+/// The end of a comparison, read back from its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compared {
+    /// What the runs prove.
+    pub answer: Answer,
+    /// The runs without the change: `passed 0 of 5`.
+    pub without: String,
+    /// Those with it: `passed 5 of 5, busbw 305 GB/s (median)`.
+    pub with: String,
+}
+
+impl Compared {
+    /// Reads what [`ab`] wrote; `None` before its end.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let side = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| {
+                let words = line.trim_start().strip_prefix(name)?.trim_start();
+                words.starts_with("passed ").then(|| words.to_owned())
+            });
+            lines.next_back()
+        };
+        let (_, verdict) = text.rsplit_once(CHANGE)?;
+        let verdict: Vec<&str> = verdict.split_ascii_whitespace().collect();
+        let verdict = verdict.join(" ");
+        let answer = Answer::ALL.into_iter().find(|a| a.words() == verdict)?;
+        Some(Self {
+            answer,
+            without: side("without ")?,
+            with: side("with ")?,
+        })
+    }
+
+    /// One line, to stand beside the fix.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let words = self.answer.words();
+        let short = words.split(':').next().unwrap_or(words);
+        format!(
+            "{short} (without it {}; with it {})",
+            self.without, self.with
+        )
+    }
 }
 
 /// Schema 1 of the self-test.
@@ -555,4 +607,30 @@ pub fn ab_json(answer: Answer, a: &Side, b: &Side) -> String {
     let mut text = serde_json::to_string_pretty(&json).expect("an outcome is plain data");
     text.push('\n');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_comparison_is_read_back() {
+        let side = |passed, failed, busbw: &[f64]| Side {
+            passed,
+            failed,
+            busbw: busbw.to_vec(),
+        };
+        let (a, b) = (side(0, 5, &[]), side(5, 0, &[305e9]));
+        for answer in Answer::ALL {
+            let text = format!(
+                "  1/5 without  failed: with passed\n  1/5 with     passed, busbw 305 GB/s\n{}",
+                ab(answer, &a, &b, Glyphs::Unicode)
+            );
+            let read = Compared::read(&text).expect("it is there");
+            assert_eq!(read.answer, answer);
+            assert_eq!(read.without, "passed 0 of 5");
+            assert_eq!(read.with, "passed 5 of 5, busbw 305 GB/s (median)");
+        }
+        assert_eq!(Compared::read("  1/5 without  passed\n"), None);
+    }
 }

@@ -10,6 +10,7 @@
 pub mod keymap;
 pub mod screen;
 pub mod svg;
+pub mod task;
 mod terminal;
 pub mod theme;
 pub mod ui;
@@ -27,6 +28,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::app::handle::{Handle, LogPage, LogRequest, Mode, Status};
+use crate::app::task::{Order, Task};
+use crate::app::{prove, pystack};
 use crate::engine::snapshot::Snapshot;
 use crate::views::escape::Glyphs;
 
@@ -39,6 +42,8 @@ use update::{Effect, arrived, refresh, update};
 const FRAME: Duration = Duration::from_millis(33);
 /// How often it is looked whether something changed while no key is pressed.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often the time that a program has taken is shown anew.
+const CLOCK: Duration = Duration::from_secs(1);
 
 /// What the dashboard cannot do itself.
 pub struct Options<'a> {
@@ -71,6 +76,8 @@ pub fn run(handle: &Handle, options: &Options<'_>) -> io::Result<()> {
         handle,
         options,
         pending: None,
+        task: None,
+        looked: None,
     };
     // The first look for input starts listening for new sizes: none may come before it.
     event::poll(Duration::ZERO)?;
@@ -113,6 +120,7 @@ pub fn run(handle: &Handle, options: &Options<'_>) -> io::Result<()> {
             return Ok(());
         }
         dirty |= dashboard.collect();
+        dirty |= dashboard.progress();
     }
 }
 
@@ -141,6 +149,10 @@ struct Dashboard<'a> {
     options: &'a Options<'a>,
     /// Lines of a log that were asked for.
     pending: Option<(u32, LogRequest, Receiver<LogPage>)>,
+    /// The program that runs beside the dashboard; it ends with it.
+    task: Option<Task>,
+    /// What was seen of it last, and when.
+    looked: Option<(u64, Instant)>,
 }
 
 impl Dashboard<'_> {
@@ -182,6 +194,31 @@ impl Dashboard<'_> {
             Effect::Log(rank, request) => {
                 self.pending = Some((rank, request, self.handle.log(rank, request)));
             }
+            Effect::Prove(row) => {
+                if let Some(finding) = self.snapshot.findings.get(row) {
+                    let here = prove::Here::this();
+                    let test = prove::test(&self.snapshot, finding, &here);
+                    task::ask_to_prove(&mut self.ui, finding, &here, test);
+                }
+            }
+            Effect::Run(test) => match test.order() {
+                Ok(order) => self.start(&order),
+                Err(error) => self.ui.message = Some(format!("not started: {error}")),
+            },
+            Effect::Stack(rank) => {
+                let here = pystack::Here::this(self.status.mode == Mode::Live);
+                let ranks = &self.snapshot.job.ranks;
+                let pid = ranks
+                    .iter()
+                    .find(|r| r.rank == Some(rank))
+                    .and_then(|r| r.pid);
+                let order = pystack::order(&self.snapshot, rank, &here);
+                task::stack_asked(&mut self.ui, rank, pid, &order);
+                if let Ok(order) = order {
+                    self.start(&order);
+                }
+            }
+            Effect::StopTask => self.task.iter().for_each(Task::stop),
             Effect::Suspend => session.suspend()?,
             Effect::Copy(text) => {
                 session.copy(&text)?;
@@ -195,6 +232,33 @@ impl Dashboard<'_> {
             }
         }
         Ok(false)
+    }
+
+    fn start(&mut self, order: &Order) {
+        self.task = Some(Task::start(order));
+        self.looked = None;
+    }
+
+    /// Takes in what the program beside the dashboard says; true if there was something.
+    fn progress(&mut self) -> bool {
+        let Some(running) = &self.task else {
+            return false;
+        };
+        let generation = running.generation();
+        let news = match self.looked {
+            Some((seen, at)) => seen != generation || at.elapsed() >= CLOCK,
+            None => true,
+        };
+        if !news {
+            return false;
+        }
+        self.looked = Some((generation, Instant::now()));
+        let seen = running.seen();
+        if seen.end.is_some() {
+            self.task = None;
+        }
+        task::progressed(&mut self.ui, seen);
+        true
     }
 
     /// Takes in what changed behind the handle.

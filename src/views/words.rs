@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::engine::finding::Fix;
 use crate::engine::snapshot::{RankView, Verdict};
 use crate::engine::vocab::{Class, Phase, State};
+use crate::sources::progress::Progress;
 
 use super::escape::{Glyphs, harmless};
 
@@ -120,6 +121,34 @@ pub fn duration(d: Duration) -> String {
         3600..=86_399 => format!("{}h{:02}m", s / 3600, s / 60 % 60),
         _ => format!("{}d{:02}h", s / 86_400, s / 3600 % 24),
     }
+}
+
+/// `reading: 1.2 of 7.9 GiB, 300 of 1,024 files, 310.0 MiB/s, 22s left`.
+#[must_use]
+pub fn loading(progress: &Progress, took: Duration) -> String {
+    let Progress {
+        bytes: read,
+        of,
+        files,
+        of_files,
+    } = *progress;
+    let mut text = format!(
+        "reading: {} of {}, {} of {}",
+        bytes(read),
+        bytes(of),
+        thousands(files as u64),
+        count(of_files, "file")
+    );
+    let rate = read as f64 / took.as_secs_f64().max(0.001);
+    if read > 0 && took >= Duration::from_secs(1) {
+        text.push_str(&format!(", {}/s", bytes(rate as u64)));
+        let left = Duration::try_from_secs_f64(of.saturating_sub(read) as f64 / rate);
+        text.push_str(&left.map_or_else(
+            |_| String::new(),
+            |left| format!(", {} left", duration(left)),
+        ));
+    }
+    text
 }
 
 /// The state in capitals, for the top of everything.

@@ -1,7 +1,7 @@
 //! A stand-in for NCCL: collectives over files in a folder, right unless told to be wrong.
 //!
 //! `UNHANG_STANDIN_DIR` is the folder; `UNHANG_STANDIN` lists faults: `hang-id`, `hang-init`, `hang-first`,
-//! `fail-init`, `crash-init`, `wrong-sum`, `noise`, `slow`. Built by `tests/selftest.rs`.
+//! `fail-init`, `crash-init`, `wrong-sum`, `noise`, `slow`; `fail-init@NCCL_X` is one only where `NCCL_X` is set. Built by `tests/selftest.rs`.
 
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
@@ -28,7 +28,11 @@ thread_local! {
 }
 
 fn asked(what: &str) -> bool {
-    std::env::var("UNHANG_STANDIN").is_ok_and(|faults| faults.split(',').any(|f| f == what))
+    let is_it = |fault: &str| match fault.split_once('@') {
+        Some((fault, variable)) => fault == what && std::env::var_os(variable).is_some(),
+        None => fault == what,
+    };
+    std::env::var("UNHANG_STANDIN").is_ok_and(|faults| faults.split(',').any(is_it))
 }
 
 fn hang() -> ! {

@@ -556,6 +556,7 @@ fn job(world: u32, per_host: u32, phase: Phase) -> Snapshot {
     }];
     s.inputs.sources = (0..world)
         .map(|r| SourceView {
+            id: SourceId(r),
             name: format!("rank{r}.log"),
             kind: SourceKind::File,
             bytes: 2_891,

@@ -7,9 +7,10 @@ use anyhow::Context;
 
 use super::super::common::{Common, Format, new_engine};
 use super::super::output::{self, Usage};
-use super::{SelftestArgs, code, devices, head, library_of, plan_of, planted};
+use super::{SelftestArgs, code, head, library_of, plan_of, planted};
 use crate::app::signals;
 use crate::exit;
+use crate::probe::gpus;
 use crate::probe::host::Host;
 use crate::selftest::launcher::Place;
 use crate::selftest::many;
@@ -105,7 +106,7 @@ fn device(args: &SelftestArgs, place: &Place) -> (u32, Option<String>) {
         let why = || format!("--gpus names no GPU for local rank {local}");
         return (nth.unwrap_or(0), nth.is_none().then(why));
     }
-    match devices() {
+    match gpus::visible() {
         0 => (
             0,
             Some("no NVIDIA driver here, or no GPU is visible".to_owned()),

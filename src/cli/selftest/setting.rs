@@ -49,6 +49,30 @@ pub(crate) fn parse(text: &str) -> Result<Setting, String> {
     })
 }
 
+/// Settings that are changed together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change(pub(crate) Vec<Setting>);
+
+/// `NAME=VALUE,NAME=VALUE`. What stands behind a comma and is no setting belongs to the value before it:
+/// `NCCL_IB_HCA=mlx5_0,mlx5_1`.
+///
+/// # Errors
+/// A fragment that says what is wrong.
+pub(crate) fn change(text: &str) -> Result<Change, String> {
+    let mut settings: Vec<Setting> = Vec::new();
+    for part in text.split(',') {
+        match (parse(part), settings.last_mut()) {
+            (Ok(setting), _) => settings.push(setting),
+            (Err(_), Some(last)) if !part.is_empty() && !part.contains('=') => {
+                last.value.push(',');
+                last.value.push_str(part);
+            }
+            (Err(why), _) => return Err(why),
+        }
+    }
+    Ok(Change(settings))
+}
+
 /// A deadline: some time, and no more than a day.
 ///
 /// # Errors
@@ -79,6 +103,19 @@ mod tests {
         assert_eq!(parse("A=").map(|s| s.value), Ok(String::new()));
         for bad in ["", "A", "=1", "1A=2", "x:A=1", "A B=1", ":A=1"] {
             assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_comma_ends_a_setting_only_where_another_begins() {
+        let words = |text: &str| {
+            let change = change(text).expect("understood");
+            change.0.iter().map(Setting::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(words("A=1,B=2"), ["A=1", "B=2"]);
+        assert_eq!(words("A=x,y,B=,0:C=z"), ["A=x,y", "B=", "0:C=z"]);
+        for bad in ["", "A", "A=1,", "A=1,,B=2", "A=1,=2", "A=1,2B=3"] {
+            assert!(change(bad).is_err(), "{bad}");
         }
     }
 

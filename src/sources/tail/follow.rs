@@ -75,6 +75,8 @@ pub struct Followed {
     inode: Option<Inode>,
     left: Option<Known>,
     offset: u64,
+    /// Its size when it was found.
+    found: u64,
     first: Vec<u8>,
     /// Size and time of change at the last look: nothing has to be compared while they stay.
     seen: Option<(u64, Option<SystemTime>)>,
@@ -95,7 +97,7 @@ enum Body {
 impl Followed {
     /// Nothing is opened before the first [`Followed::poll`].
     #[must_use]
-    pub fn new(id: SourceId, path: PathBuf, packing: Packing) -> Self {
+    pub fn new(id: SourceId, path: PathBuf, packing: Packing, found: u64) -> Self {
         let body = match packing {
             Packing::Plain => Body::Waiting,
             packing => Body::PackedNotOpened(packing),
@@ -107,12 +109,24 @@ impl Followed {
             inode: None,
             left: None,
             offset: 0,
+            found,
             first: Vec::new(),
             seen: None,
             quiet: 0,
             problem: None,
             last_problem: None,
         }
+    }
+
+    /// Bytes read of those it had when it was found; a packed one counts at its end.
+    #[must_use]
+    pub fn progress(&self) -> (u64, u64) {
+        let read = match self.body {
+            Body::Packed(_) | Body::PackedNotOpened(_) => 0,
+            Body::Done => self.found,
+            Body::Waiting | Body::Open(_) => self.offset.min(self.found),
+        };
+        (read, self.found)
     }
 
     /// The name it is followed by.

@@ -305,10 +305,7 @@ fn finding<'a>(finding: &'a Finding, inputs: &'a InputsView) -> JsonFinding<'a> 
 
 fn evidence<'a>(evidence: &'a Evidence, inputs: &'a InputsView) -> JsonEvidence<'a> {
     JsonEvidence {
-        source: inputs
-            .sources
-            .get(evidence.source.ix())
-            .map(|s| s.name.as_str()),
+        source: inputs.source(evidence.source).map(|s| s.name.as_str()),
         line: evidence.entry.is_none().then_some(evidence.line),
         entry: evidence.entry,
         rank: evidence.rank,
@@ -523,7 +520,7 @@ fn comm<'a>(comm: &'a CommView, inputs: &'a InputsView, grouped: bool) -> JsonCo
 }
 
 fn said<'a>(said: &'a Said, inputs: &'a InputsView) -> JsonSaid<'a> {
-    let source = inputs.sources.get(said.source.ix());
+    let source = inputs.source(said.source);
     JsonSaid {
         witness: said.witness.name(),
         source: source.map(|s| s.name.as_str()),

@@ -47,6 +47,10 @@ pub enum Action {
     Follow,
     /// Shows the log of the next rank; negative is the previous one.
     Neighbour(isize),
+    /// Proves the fix of a finding on this host's GPUs, or shows how that goes.
+    Prove,
+    /// Shows the Python stack of a rank of this host.
+    Stack,
     /// Freezes the view, or stops a replay.
     Pause,
     /// Plays one piece of a replay.
@@ -78,6 +82,8 @@ pub enum Action {
 pub enum Context {
     /// While a filter or pattern is typed.
     Prompt,
+    /// While a frame lies over the screen: a proof, or a stack.
+    Overlay,
     /// On one screen.
     On(Screen),
     /// On the overview, ranks, findings, hosts and collectives: wherever rows are listed.
@@ -90,8 +96,9 @@ pub enum Context {
 
 impl Context {
     /// All of them, the most special first: this is the order in which a key is looked up.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Prompt,
+        Self::Overlay,
         Self::On(Screen::Ranks),
         Self::On(Screen::Findings),
         Self::On(Screen::Hosts),
@@ -106,6 +113,7 @@ impl Context {
     pub fn title(self) -> &'static str {
         match self {
             Self::Prompt => "While typing",
+            Self::Overlay => "In a frame",
             Self::On(screen) => screen.title(),
             Self::Lists => "Lists",
             Self::Replay => "Replay",
@@ -117,6 +125,7 @@ impl Context {
         match self {
             Self::Prompt => here.prompt,
             _ if here.prompt => false,
+            Self::Overlay => here.overlay,
             Self::On(screen) => here.screen == screen,
             Self::Lists => here.screen != Screen::Log,
             Self::Replay => here.replay,
@@ -132,6 +141,8 @@ pub struct Here {
     pub screen: Screen,
     /// Something is being typed.
     pub prompt: bool,
+    /// A frame lies over the screen.
+    pub overlay: bool,
     /// A replay is shown.
     pub replay: bool,
 }
@@ -214,10 +225,10 @@ const fn bind(
 
 use Action::{
     Accept, Back, Bottom, Cancel, CopyFix, Erase, Faster, Finding, Follow, Go, Help, Hit, Move,
-    Neighbour, NextScreen, Open, Page, Pause, PreviousScreen, Quit, Reverse, Save, Search, Seek,
-    Sideways, Slower, Sort, Step, Suspend, Top,
+    Neighbour, NextScreen, Open, Page, Pause, PreviousScreen, Prove, Quit, Reverse, Save, Search,
+    Seek, Sideways, Slower, Sort, Stack, Step, Suspend, Top,
 };
-use Context::{Everywhere, Lists, On, Prompt, Replay};
+use Context::{Everywhere, Lists, On, Overlay, Prompt, Replay};
 use KeyCode as K;
 
 /// Every key. Characters typed into a prompt are the only keys that are not in it.
@@ -227,12 +238,18 @@ pub const KEYMAP: &[Binding] = &[
     bind(Prompt, &[Key::Plain(K::Esc), Key::Ctrl('c')], Cancel, "cancel", "leave it as it was"),
     bind(Prompt, &[Key::Plain(K::Backspace)], Erase, "", "take the last character back"),
 
+    bind(Overlay, &[Key::Plain(K::Enter)], Accept, "run, or hide", "run what is asked for; hide what runs, which goes on"),
+    bind(Overlay, &[Key::Plain(K::Esc), key('q')], Cancel, "stop, or close", "stop what runs; close the frame"),
+    bind(Overlay, &[key('y')], CopyFix, "copy", "copy the command (OSC 52)"),
+
     bind(On(Screen::Ranks), &[Key::Plain(K::Enter)], Open, "log", "open the log of the rank"),
     bind(On(Screen::Ranks), &[key('/')], Search, "filter", "show only ranks in whose row this is found"),
+    bind(On(Screen::Ranks), &[key('P')], Stack, "stack", "show the Python stack of the rank, if it runs on this host (py-spy)"),
     bind(On(Screen::Ranks), &[key('o')], Sort, "order", "sort by the next column"),
     bind(On(Screen::Ranks), &[key('O')], Reverse, "", "turn the order round"),
 
     bind(On(Screen::Findings), &[Key::Plain(K::Enter)], Open, "evidence", "open the log at the finding's first line"),
+    bind(On(Screen::Findings), &[key('p')], Prove, "prove", "prove the fix on the GPUs of this host, after a question"),
     bind(On(Screen::Findings), &[key('y')], CopyFix, "copy fix", "copy the commands of the fix (OSC 52)"),
 
     bind(On(Screen::Hosts), &[Key::Plain(K::Enter)], Open, "ranks", "show the ranks of the host"),
@@ -240,6 +257,7 @@ pub const KEYMAP: &[Binding] = &[
     bind(On(Screen::Log), &[key('/')], Search, "search", "search for a regular expression"),
     bind(On(Screen::Log), &[key('n')], Hit(1), "next", "go to the next hit"),
     bind(On(Screen::Log), &[key('N')], Hit(-1), "", "go to the previous hit"),
+    bind(On(Screen::Log), &[key('P')], Stack, "stack", "show the Python stack of the rank, if it runs on this host (py-spy)"),
     bind(On(Screen::Log), &[key('f')], Follow, "follow", "follow the end of the log, or stop that"),
     bind(On(Screen::Log), &[Key::Plain(K::Left), key('h')], Sideways(-1), "", "scroll left"),
     bind(On(Screen::Log), &[Key::Plain(K::Right), key('l')], Sideways(1), "", "scroll right"),
@@ -267,6 +285,7 @@ pub const KEYMAP: &[Binding] = &[
     bind(Everywhere, &[key('E')], Finding(-1), "", "go to the previous finding"),
     bind(Everywhere, &[key(' ')], Pause, "pause", "freeze the view (reading goes on), or stop a replay"),
     bind(Everywhere, &[key('y')], CopyFix, "", "copy the commands of the fix (OSC 52)"),
+    bind(Everywhere, &[key('p')], Prove, "", "prove the fix on the GPUs of this host, after a question"),
     bind(Everywhere, &[key('s')], Save, "save", "save a report"),
     bind(Everywhere, &[key('1')], Go(Screen::Overview), "", "Overview: what is wrong"),
     bind(Everywhere, &[key('2')], Go(Screen::Ranks), "", "Ranks: how far each has got"),

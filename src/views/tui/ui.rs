@@ -10,6 +10,7 @@ use crate::engine::snapshot::{RankView, Snapshot};
 use super::keymap::Here;
 use super::screen::Screen;
 use super::screen::ranks::Sort;
+use super::task::{FindingKey, TaskView};
 use super::theme::Theme;
 
 /// The state of the dashboard.
@@ -43,6 +44,10 @@ pub struct Ui {
     pub prompt: Option<String>,
     /// Something to tell, until the next key.
     pub message: Option<String>,
+    /// The program that was asked for last.
+    pub task: Option<TaskView>,
+    /// What was found out about fixes, in words.
+    pub proofs: Vec<(FindingKey, String)>,
 }
 
 /// The table of ranks.
@@ -140,6 +145,7 @@ impl Ui {
         Here {
             screen: self.screen,
             prompt: self.prompt.is_some(),
+            overlay: self.task.as_ref().is_some_and(|task| !task.hidden),
             replay,
         }
     }

@@ -5,6 +5,7 @@ mod log;
 use std::time::Duration;
 
 use crate::app::handle::{LogRequest, Status};
+use crate::app::prove::Test;
 use crate::engine::snapshot::Snapshot;
 use crate::views::escape::harmless;
 use crate::views::words;
@@ -13,6 +14,7 @@ use super::keymap::Action;
 use super::screen::Screen;
 use super::screen::collectives::groups;
 use super::screen::ranks::visible;
+use super::task;
 use super::ui::{RankKey, Ui};
 
 use log::{LINE_BYTES, evidence, hit, neighbour, open_log};
@@ -44,6 +46,14 @@ pub enum Effect {
     Copy(String),
     /// Save a report.
     Save,
+    /// See which test proves the fix of this finding, and ask whether to run it.
+    Prove(usize),
+    /// Run this test.
+    Run(Test),
+    /// Read the Python stack of this rank.
+    Stack(u32),
+    /// Stop what runs beside the dashboard.
+    StopTask,
     /// Go to the background.
     Suspend,
 }
@@ -53,6 +63,9 @@ pub fn update(ui: &mut Ui, snapshot: &Snapshot, status: &Status, action: Action)
     ui.message = None;
     if ui.help && help_took(ui, action) {
         return Vec::new();
+    }
+    if let Some(effects) = task::took(ui, action) {
+        return effects;
     }
     match action {
         Action::Quit => return vec![Effect::Quit],
@@ -70,6 +83,8 @@ pub fn update(ui: &mut Ui, snapshot: &Snapshot, status: &Status, action: Action)
         Action::Slower => return speed(status, 0.5),
         Action::Seek(by) => return seek(status, by),
         Action::CopyFix => return copy(ui, snapshot),
+        Action::Prove => return prove(ui, snapshot),
+        Action::Stack => return stack(ui, snapshot),
         Action::Go(screen) => return go(ui, snapshot, screen),
         Action::NextScreen => return go(ui, snapshot, ui.screen.turned(1)),
         Action::PreviousScreen => return go(ui, snapshot, ui.screen.turned(-1)),
@@ -306,11 +321,63 @@ fn accept(ui: &mut Ui) {
     log::search(ui, &text);
 }
 
-fn copy(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
-    let row = match ui.screen {
+/// The finding whose fix is meant: the selected one, elsewhere the verdict's.
+fn meant(ui: &Ui, snapshot: &Snapshot) -> Option<usize> {
+    match ui.screen {
         Screen::Findings => Some(ui.finding_row(snapshot)),
         _ => snapshot.verdict.finding,
+    }
+}
+
+/// What runs is shown again: one program at a time is enough.
+fn shows_running(ui: &mut Ui) -> bool {
+    let running = ui.task.as_mut().filter(|task| task.runs());
+    running.map(|task| task.hidden = false).is_some()
+}
+
+fn prove(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
+    if shows_running(ui) {
+        return Vec::new();
+    }
+    match meant(ui, snapshot).filter(|row| *row < snapshot.findings.len()) {
+        Some(row) => {
+            // What came out is shown again before it is asked for anew.
+            let about = task::About::Fix(task::FindingKey::of(&snapshot.findings[row]));
+            if let Some(known) = ui.task.as_mut().filter(|task| task.about == about) {
+                known.hidden = false;
+                return Vec::new();
+            }
+            vec![Effect::Prove(row)]
+        }
+        None => {
+            ui.message = Some("there is no fix to prove".to_owned());
+            Vec::new()
+        }
+    }
+}
+
+fn stack(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
+    if shows_running(ui) {
+        return Vec::new();
+    }
+    let rank = if ui.screen == Screen::Log {
+        ui.log.rank
+    } else {
+        let rows = visible(ui, snapshot);
+        let row = rows.get(rank_row(ui, snapshot, &rows));
+        row.and_then(|at| snapshot.job.ranks[*at].rank)
     };
+    match rank {
+        Some(rank) => vec![Effect::Stack(rank)],
+        None => {
+            ui.message = Some("its rank is not known, nor is its process".to_owned());
+            Vec::new()
+        }
+    }
+}
+
+fn copy(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
+    let row = meant(ui, snapshot);
     let fixes = row
         .and_then(|row| snapshot.findings.get(row))
         .map_or(&[][..], |f| &f.fixes);

@@ -15,6 +15,7 @@ use super::screen::{self, Screen};
 use super::theme::Tone;
 use super::ui::Ui;
 use super::widget::header::Header;
+use super::widget::overlay;
 use super::widget::pen::Pen;
 
 /// The smallest terminal in which the screens make sense.
@@ -66,6 +67,15 @@ pub fn render(ui: &Ui, snapshot: &Snapshot, status: &Status, area: Rect, buf: &m
         screen::help::Help(scene).render(body, buf);
         return;
     }
+    body_of(scene, body, buf);
+    if let Some(task) = ui.task.as_ref().filter(|task| !task.hidden) {
+        overlay::render(task, ui.theme, body, buf);
+    }
+}
+
+/// The screen itself.
+fn body_of(scene: Scene<'_>, body: Rect, buf: &mut Buffer) {
+    let ui = scene.ui;
     match ui.screen {
         Screen::Overview => screen::overview::Overview(scene).render(body, buf),
         Screen::Ranks => screen::ranks::RankTable(scene).render(body, buf),

@@ -3,4 +3,5 @@
 pub(super) mod finding;
 pub(super) mod grid;
 pub(super) mod header;
+pub(super) mod overlay;
 pub(super) mod pen;

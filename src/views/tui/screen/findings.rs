@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 
 use crate::views::report::who;
+use crate::views::tui::task::proof;
 use crate::views::tui::theme::Tone;
 use crate::views::tui::view::Scene;
 use crate::views::tui::widget::finding::{detail, role};
@@ -71,8 +72,8 @@ impl Widget for &FindingList<'_> {
         let rows = detail(
             snapshot,
             &snapshot.findings[selected],
-            pen.width(),
-            ui.theme.glyphs,
+            proof(ui, &snapshot.findings[selected]),
+            (pen.width(), ui.theme.glyphs),
         );
         let top = ui.findings.top.min(rows.len().saturating_sub(1));
         let height = pen.height();

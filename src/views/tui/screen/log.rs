@@ -81,7 +81,7 @@ impl LogView<'_> {
         let source = log
             .lines
             .last()
-            .and_then(|l| snapshot.inputs.sources.get(l.place.source.ix()));
+            .and_then(|l| snapshot.inputs.source(l.place.source));
         if let Some(source) = source {
             pen.put(Tone::Quiet, &format!("  {}", source.name));
         }

@@ -4,8 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::{RankView, Snapshot};
 use crate::engine::vocab::Class;
+use crate::views::tui::task::proof;
 use crate::views::tui::theme::Tone;
 use crate::views::tui::view::Scene;
 use crate::views::tui::widget::finding::detail;
@@ -83,8 +84,8 @@ impl Overview<'_> {
         let rows = detail(
             snapshot,
             lead,
-            pen.width().saturating_sub(2).min(READABLE),
-            ui.theme.glyphs,
+            proof(ui, lead),
+            (pen.width().saturating_sub(2).min(READABLE), ui.theme.glyphs),
         );
         // Its title is in the list; the rest begins with what it means.
         let meaning = rows.iter().position(Vec::is_empty).map_or(0, |gap| gap + 1);
@@ -188,7 +189,10 @@ fn legend(scene: Scene<'_>, grid: &Grid<'_>, area: Rect, buf: &mut Buffer) {
 }
 
 fn ranks_seen(snapshot: &Snapshot) -> String {
-    let seen = snapshot.job.ranks.iter().filter(|r| !r.absent).count();
+    // A launcher writes too, and is no rank.
+    let counts =
+        |r: &&RankView| !r.absent && (r.rank.is_some() || snapshot.job.world_size.is_none());
+    let seen = snapshot.job.ranks.iter().filter(counts).count();
     match snapshot.job.world_size {
         Some(world) => format!(
             "{} of {}",

@@ -27,8 +27,8 @@ pub(in crate::views::tui) fn role(role: Role) -> &'static str {
 pub(in crate::views::tui) fn detail(
     snapshot: &Snapshot,
     finding: &Finding,
-    width: usize,
-    glyphs: Glyphs,
+    proof: Option<&str>,
+    (width, glyphs): (usize, Glyphs),
 ) -> Vec<Row> {
     let mut page = Page {
         rows: Vec::new(),
@@ -62,6 +62,10 @@ pub(in crate::views::tui) fn detail(
     }
     for fix in &finding.fixes {
         page.fix(fix);
+        page.gap();
+    }
+    if let Some(proof) = proof {
+        page.labelled((Tone::Strong, "proof: "), &format!("the fix {proof}"), 2);
         page.gap();
     }
     page.evidence(snapshot, finding);

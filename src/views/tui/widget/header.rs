@@ -16,6 +16,9 @@ use crate::views::words;
 
 use super::pen::Pen;
 
+/// Reading that takes less is not worth a word.
+const SHORT: Duration = Duration::from_millis(300);
+
 pub(in crate::views::tui) struct Header<'a>(pub(in crate::views::tui) Scene<'a>);
 
 impl Widget for Header<'_> {
@@ -66,6 +69,11 @@ impl Widget for &Header<'_> {
         if let Some(playback) = &status.playback {
             pen.put(Tone::Plain, &position(playback));
             pen.put(Tone::Plain, "  ");
+        }
+        if let Some(loading) = status.loading.filter(|loading| loading.took >= SHORT) {
+            let text = words::loading(&loading.progress, loading.took);
+            pen.put(Tone::Warn, &text);
+            return;
         }
         let dropped = snapshot.inputs.dropped + status.dropped;
         if dropped > 0 {
