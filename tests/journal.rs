@@ -15,11 +15,13 @@ use unhang::app::replay::script::{FilesScript, JournalScript, Script, save};
 use unhang::app::replay::{self, Start};
 use unhang::app::{demo, report, watch};
 use unhang::engine::catalog::Catalog;
-use unhang::engine::gpu::{Gpu, GpuSample, Link};
+use unhang::engine::gpu::{Gpu, GpuSample, Link, Means};
 use unhang::engine::ids::SourceId;
 use unhang::engine::input::{
     EndReason, Input, ProcessLoad, ProcessState, SourceInfo, SourceKind, Time,
 };
+use unhang::engine::snapshot::Snapshot;
+use unhang::engine::vocab::{Class, State};
 use unhang::engine::{Engine, Options};
 use unhang::sources::discover::Discoverer;
 use unhang::sources::journal::read::Journal;
@@ -472,6 +474,42 @@ fn the_built_in_cases_are_whole() {
         assert!(bytes > 5_000, "{}", case.name);
         assert_eq!(script.losses(), 0, "{}", case.name);
     }
+}
+
+/// Recorded beside a real job on an H200; fixtures/journals/README.md says how.
+#[test]
+fn a_watch_on_a_gpu_replays_without_one() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/journals");
+    let play = |name: &str| {
+        let file = File::open(folder.join(name)).unwrap();
+        let mut script = JournalScript::new(Journal::open(file).unwrap());
+        let mut engine = Engine::new(Catalog::builtin(), Options::default());
+        while let Some((_, record)) = script.next().unwrap() {
+            engine.handle(record.seen, record.what.as_input());
+        }
+        assert_eq!(script.losses(), 0, "{name}");
+        engine.snapshot()
+    };
+    let means = |snapshot: &Snapshot| {
+        let ranks = snapshot.job.ranks.iter();
+        ranks
+            .map(|rank| snapshot.job.gpu_of(rank).and_then(Gpu::means))
+            .collect::<Vec<_>>()
+    };
+    let healthy = play("h200-healthy.journal");
+    assert_eq!(healthy.verdict.state, State::Healthy);
+    assert_eq!(means(&healthy), [Some(Means::Moves); 2]);
+    assert_eq!(
+        healthy.job.gpus[0].sample.driver.as_deref(),
+        Some("580.159.04")
+    );
+    let stopped = play("h200-stopped.journal");
+    assert_eq!(
+        (stopped.verdict.state, stopped.verdict.class),
+        (State::Hung, Class::MissingRank)
+    );
+    assert_eq!(stopped.verdict.ranks, [1]);
+    assert_eq!(means(&stopped), [Some(Means::Spins); 2]);
 }
 
 #[test]
