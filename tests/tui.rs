@@ -216,6 +216,10 @@ fn screens_look_like_this() {
     check("hosts", Bench::new("wrong_interface").keys("4"));
     check("collectives", Bench::new("skipped_collective").keys("5"));
     check("log", Bench::new("wrong_interface").keys("3⏎"));
+    check("env", Bench::new("settings").keys("7"));
+    let mut watched = Bench::new("healthy");
+    watched.snapshot = gpus::beside_ranks(watched.snapshot);
+    check("gpus", watched.keys("8"));
     check("help", Bench::new("wrong_interface").keys("?"));
     check("prove", Bench::new("wrong_interface").keys("3p"));
 }
@@ -363,15 +367,32 @@ fn screens_are_reached_by_number_and_tab_and_left_by_escape() {
     bench.key(Key::Plain(KeyCode::Tab));
     assert_eq!(bench.ui.screen, Screen::Overview);
     bench.key(Key::Plain(KeyCode::BackTab));
-    assert_eq!(bench.ui.screen, Screen::Log);
+    assert_eq!(bench.ui.screen, Screen::Gpus);
     bench.keys("⎋⎋");
     assert_eq!(
         bench.ui.screen,
-        Screen::Log,
+        Screen::Gpus,
         "each step back undoes one step"
     );
-    bench.keys("⎋⎋⎋⎋⎋⎋⎋⎋");
+    bench.keys("⎋⎋⎋⎋⎋⎋⎋⎋⎋⎋");
     assert_eq!(bench.ui.screen, Screen::Overview);
+}
+
+#[test]
+fn settings_and_gpus_lead_to_their_rank() {
+    let mut bench = Bench::new("settings");
+    // What differs stands first: the version of rank 2, then that of the others.
+    bench.keys("7⏎");
+    assert_eq!((bench.ui.screen, bench.ui.log.rank), (Screen::Log, Some(2)));
+    bench.keys("7j⏎");
+    assert_eq!(bench.ui.log.rank, Some(0));
+    let mut bench = Bench::new("healthy");
+    bench.snapshot = gpus::beside_ranks(bench.snapshot);
+    bench.keys("8j⏎");
+    assert_eq!((bench.ui.screen, bench.ui.log.rank), (Screen::Log, Some(1)));
+    bench.snapshot.job.gpus.clear();
+    bench.keys("8j⏎");
+    assert!(bench.shown().contains("no GPU was looked at"));
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub(crate) fn all() -> Vec<(&'static str, Snapshot)> {
         ("hostile", hostile()),
         ("empty", empty()),
         ("degraded", degraded()),
+        ("settings", settings()),
         ("sixteen_thousand", many(16_384, 8)),
     ]
 }
@@ -339,6 +340,33 @@ fn degraded() -> Snapshot {
         finding: Some(0),
     };
     s.findings = vec![cause];
+    s
+}
+
+/// Settings and versions that all have, that some have, and that differ.
+fn settings() -> Snapshot {
+    let mut s = job(4, 2, Phase::Ready);
+    let of = |name: &str, values: &[(&str, &[u32])]| ValuesView {
+        name: name.to_owned(),
+        values: values
+            .iter()
+            .map(|(value, ranks)| ((*value).to_owned(), ranks.to_vec()))
+            .collect(),
+    };
+    s.job.versions = vec![
+        of("cuda-driver", &[("13.0", &[0, 1, 2, 3])]),
+        of("nccl", &[("2.27.5", &[2]), ("2.28.9", &[0, 1, 3])]),
+    ];
+    s.job.env = vec![
+        of("NCCL_ALGO", &[("Ring", &[0]), ("Tree", &[1, 2, 3])]),
+        of(
+            "NCCL_IB_HCA",
+            &[("=mlx5_0,mlx5_1,mlx5_2,mlx5_3", &[0, 1, 2, 3])],
+        ),
+        of("NCCL_P2P_DISABLE", &[("1", &[0, 1, 2, 3])]),
+        of("NCCL_SOCKET_IFNAME", &[("ens", &[0, 1])]),
+        of("OF_SOMEBODY_ELSE", &[("x", &[3])]),
+    ];
     s
 }
 

@@ -293,6 +293,8 @@ pub const KEYMAP: &[Binding] = &[
     bind(Everywhere, &[key('4')], Go(Screen::Hosts), "", "Hosts: which addresses they use"),
     bind(Everywhere, &[key('5')], Go(Screen::Collectives), "", "Collectives: who called what"),
     bind(Everywhere, &[key('6')], Go(Screen::Log), "", "Log: what a rank said"),
+    bind(Everywhere, &[key('7')], Go(Screen::Env), "", "Env: settings and versions, what differs first"),
+    bind(Everywhere, &[key('8')], Go(Screen::Gpus), "", "GPUs: what they do, beside their ranks"),
     bind(Everywhere, &[Key::Plain(K::Tab)], NextScreen, "", "next screen"),
     bind(Everywhere, &[Key::Plain(K::BackTab)], PreviousScreen, "", "previous screen"),
     bind(Everywhere, &[key('?'), Key::Plain(K::F(1))], Help, "", "show or hide this page"),

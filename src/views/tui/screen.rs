@@ -1,7 +1,9 @@
 //! The screens, one per question.
 
 pub(super) mod collectives;
+pub(super) mod env;
 pub(super) mod findings;
+pub(super) mod gpus;
 pub(super) mod help;
 pub(super) mod hosts;
 pub(super) mod log;
@@ -26,17 +28,23 @@ pub enum Screen {
     Collectives,
     /// What did a rank say?
     Log,
+    /// What is set, and which versions are used?
+    Env,
+    /// What do the GPUs do?
+    Gpus,
 }
 
 impl Screen {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Overview,
         Self::Ranks,
         Self::Findings,
         Self::Hosts,
         Self::Collectives,
         Self::Log,
+        Self::Env,
+        Self::Gpus,
     ];
 
     /// The word on its tab.
@@ -49,6 +57,8 @@ impl Screen {
             Self::Hosts => "Hosts",
             Self::Collectives => "Collectives",
             Self::Log => "Log",
+            Self::Env => "Env",
+            Self::Gpus => "GPUs",
         }
     }
 

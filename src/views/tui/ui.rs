@@ -34,6 +34,10 @@ pub struct Ui {
     pub findings: Findings,
     /// Selected host, if the user chose one.
     pub host: Option<usize>,
+    /// Selected row of the settings.
+    pub env: usize,
+    /// Selected GPU.
+    pub gpu: usize,
     /// Selected communicator.
     pub comm: usize,
     /// Selected row of the communicator.

@@ -14,6 +14,7 @@ use super::keymap::Action;
 use super::screen::Screen;
 use super::screen::collectives::groups;
 use super::screen::ranks::visible;
+use super::screen::{env, gpus};
 use super::task;
 use super::ui::{RankKey, Ui};
 
@@ -216,6 +217,21 @@ fn open(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
                 None => Vec::new(),
             }
         }
+        Screen::Gpus => {
+            let rows = gpus::rows(&snapshot.job);
+            let row = rows.get(ui.gpu.min(rows.len().saturating_sub(1)));
+            match row.and_then(|row| row.ranks.first()) {
+                Some(rank) => open_log(ui, snapshot, *rank, None),
+                None => Vec::new(),
+            }
+        }
+        Screen::Env => {
+            let rows = env::rows(&snapshot.job);
+            match rows.get(ui.env).and_then(|row| row.rank) {
+                Some(rank) => open_log(ui, snapshot, rank, None),
+                None => Vec::new(),
+            }
+        }
         Screen::Log => Vec::new(),
     }
 }
@@ -270,6 +286,12 @@ fn step(ui: &mut Ui, snapshot: &Snapshot, by: isize) {
                 .get(ui.comm)
                 .map_or(0, |comm| groups(comm).len());
             ui.member = moved(ui.member, by, rows);
+        }
+        Screen::Env => {
+            ui.env = moved(ui.env, by, env::rows(&snapshot.job).len());
+        }
+        Screen::Gpus => {
+            ui.gpu = moved(ui.gpu, by, gpus::rows(&snapshot.job).len());
         }
         Screen::Log => {
             let last = ui.log.lines.len().saturating_sub(1);

@@ -83,6 +83,8 @@ fn body_of(scene: Scene<'_>, body: Rect, buf: &mut Buffer) {
         Screen::Hosts => screen::hosts::HostTable(scene).render(body, buf),
         Screen::Collectives => screen::collectives::Collectives(scene).render(body, buf),
         Screen::Log => screen::log::LogView(scene).render(body, buf),
+        Screen::Env => screen::env::Environment(scene).render(body, buf),
+        Screen::Gpus => screen::gpus::GpuTable(scene).render(body, buf),
     }
 }
 
@@ -95,10 +97,22 @@ fn too_small(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
     pen.line(Tone::Plain, "q quit");
 }
 
+/// Stands at the end of the tabs, however narrow they are.
+const HELP: &str = "? help";
+
 fn tabs(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
     let mut pen = Pen::new(buf, area, scene.ui.theme);
+    // Where it is narrow the blanks go first; the way to the help stays.
+    let whole = |margin| {
+        Screen::ALL
+            .iter()
+            .map(|s| s.title().len() + 3 + margin)
+            .sum::<usize>()
+    };
+    let wide = whole(1) + HELP.len() <= pen.width();
+    let margin = if wide { " " } else { "" };
     for (at, screen) in Screen::ALL.into_iter().enumerate() {
-        let label = format!(" {} {} ", at + 1, screen.title());
+        let label = format!("{margin}{} {} ", at + 1, screen.title());
         let here = screen == scene.ui.screen && !scene.ui.help;
         pen.put(if here { Tone::Selected } else { Tone::Plain }, &label);
     }
@@ -107,7 +121,9 @@ fn tabs(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
     } else {
         Tone::Quiet
     };
-    pen.put_right(tone, " ? help  q quit ");
+    let help = [" ? help  q quit ", HELP];
+    let help = help.into_iter().find(|text| text.len() <= pen.room());
+    pen.put_right(tone, help.unwrap_or("?"));
 }
 
 fn footer(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {

@@ -1,0 +1,182 @@
+//! What the GPUs do, each beside the rank that owns it; all that is known of the selected one below.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::widgets::Widget;
+
+use crate::engine::gpu::{Gpu, P2p, Pair};
+use crate::engine::snapshot::{GpusView, JobView};
+use crate::views::escape::Glyphs;
+use crate::views::tui::theme::Tone;
+use crate::views::tui::view::Scene;
+use crate::views::tui::widget::pen::Pen;
+use crate::views::words;
+
+use super::window;
+
+/// Columns of a bar.
+const BAR: usize = 10;
+/// Other GPUs that the selected one is compared with.
+const PAIRS: usize = 16;
+
+/// One GPU of one host, and the ranks that own it.
+pub(in crate::views::tui) struct Row<'a> {
+    host: &'a GpusView,
+    gpu: &'a Gpu,
+    pub(in crate::views::tui) ranks: Vec<u32>,
+}
+
+/// All GPUs that were sampled, by host and index.
+#[must_use]
+pub(in crate::views::tui) fn rows(job: &JobView) -> Vec<Row<'_>> {
+    let mut all = Vec::new();
+    for (at, host) in job.gpus.iter().enumerate() {
+        for (nth, gpu) in host.sample.gpus.iter().enumerate() {
+            let owners = job.ranks.iter().filter(|r| r.gpu_at == Some((at, nth)));
+            let ranks = owners.filter_map(|r| r.rank).collect();
+            all.push(Row { host, gpu, ranks });
+        }
+    }
+    all
+}
+
+/// `████░░░░░░  41%`; what is not known has no bar.
+fn bar(share: Option<u64>, glyphs: Glyphs) -> String {
+    let Some(percent) = share else {
+        return format!("{:BAR$}    ?", "");
+    };
+    let full = usize::try_from(percent.min(100)).unwrap_or(0) * BAR / 100;
+    let (on, off) = glyphs.pick(("█", "░"), ("#", "."));
+    format!(
+        "{}{} {percent:>3}%",
+        on.repeat(full),
+        off.repeat(BAR - full)
+    )
+}
+
+fn share(of: Option<u64>, all: Option<u64>) -> Option<u64> {
+    of?.checked_mul(100)?.checked_div(all?)
+}
+
+/// `GPU 1: direct access yes, NVLink yes`
+fn pair(pair: &Pair, other: u32) -> String {
+    let word = |p2p: Option<P2p>| match p2p {
+        None => "unknown",
+        Some(P2p::Ok) => "yes",
+        Some(P2p::Chipset) => "no, the chipset cannot",
+        Some(P2p::Gpu) => "no, a GPU cannot",
+        Some(P2p::Topology) => "no, what lies between cannot",
+        Some(P2p::Regkey) => "no, the driver was told so",
+        Some(P2p::Unsupported) => "no",
+    };
+    let access = if pair.read == pair.write {
+        format!("direct access {}", word(pair.read))
+    } else {
+        format!("read {}, write {}", word(pair.read), word(pair.write))
+    };
+    format!("to GPU {other}: {access}; NVLink {}", word(pair.nvlink))
+}
+
+pub(in crate::views::tui) struct GpuTable<'a>(pub(in crate::views::tui) Scene<'a>);
+
+impl Widget for GpuTable<'_> {
+    fn render(self, area: Rect, buf: &mut Buffer) {
+        (&self).render(area, buf);
+    }
+}
+
+impl Widget for &GpuTable<'_> {
+    fn render(self, area: Rect, buf: &mut Buffer) {
+        let Scene { ui, snapshot, .. } = self.0;
+        let mut pen = Pen::new(buf, area, ui.theme);
+        let rows = rows(&snapshot.job);
+        if rows.is_empty() {
+            let why = "no GPU was looked at: unhang asks those of the host it runs on while it watches a job there \
+                       (report --gpu asks once)";
+            pen.put(Tone::Plain, " ");
+            pen.wrapped(Tone::Plain, why, 1, 3);
+            return;
+        }
+        let hosts = words::count(snapshot.job.gpus.len(), "host");
+        let gpus = words::count(rows.len(), "GPU");
+        pen.line(Tone::Strong, &format!(" {gpus} on {hosts}"));
+        let selected = ui.gpu.min(rows.len() - 1);
+        // The table gives way to the details, down to a third of the screen.
+        let room = (pen.rows_left() / 3).max(3);
+        let shown = &rows[window(selected, rows.len(), room)];
+        let host = shown.iter().map(|row| row.host.host.len()).max();
+        let host = host.unwrap_or(0).clamp(4, 24) + 2;
+        let bars = BAR + 7;
+        pen.cell(Tone::Plain, "", 3);
+        for (head, width) in [
+            ("host", host),
+            ("gpu", 5),
+            ("ranks", 9),
+            ("busy", bars),
+            ("power", bars),
+            ("memory", bars),
+        ] {
+            pen.cell(Tone::Quiet, head, width);
+        }
+        pen.down();
+        for row in shown {
+            let gpu = row.gpu;
+            let xids = || row.host.xids.iter().any(|xid| xid.0 == gpu.index);
+            let bad = gpu.trouble.is_some() || xids();
+            let tone = if bad { Tone::Bad } else { Tone::Plain };
+            let ranks = match row.ranks.as_slice() {
+                [] => "-".to_owned(),
+                ranks => words::ranges(ranks.iter().copied()),
+            };
+            pen.cell(tone, if bad { " >" } else { "" }, 3);
+            pen.cell(tone, &row.host.host, host - 1);
+            pen.cell(tone, "", 1);
+            pen.cell(tone, &gpu.index.to_string(), 5);
+            pen.cell(tone, &ranks, 8);
+            pen.cell(tone, "", 1);
+            if gpu.trouble.is_some() {
+                pen.put(tone, &words::gpu_cell(gpu));
+            } else {
+                let power = share(
+                    gpu.power_mw.map(u64::from),
+                    gpu.power_limit_mw.map(u64::from),
+                );
+                for part in [
+                    gpu.busy.map(u64::from),
+                    power,
+                    share(gpu.memory_used, gpu.memory_total),
+                ] {
+                    pen.cell(tone, &bar(part, ui.theme.glyphs), bars);
+                }
+            }
+            if std::ptr::eq(row, &rows[selected]) {
+                pen.tint(Tone::Selected);
+            }
+            pen.down();
+        }
+        pen.down();
+        details(&mut pen, &rows[selected]);
+    }
+}
+
+fn details(pen: &mut Pen<'_>, row: &Row<'_>) {
+    let sample = &row.host.sample;
+    for (at, line) in words::gpu_lines(row.gpu).iter().enumerate() {
+        let tone = if at == 0 { Tone::Strong } else { Tone::Plain };
+        pen.put(Tone::Plain, " ");
+        pen.wrapped(tone, line, 3, 3);
+    }
+    let driver = sample.driver.as_deref().unwrap_or("unknown");
+    let cuda = sample.cuda.as_deref().unwrap_or("unknown");
+    pen.line(Tone::Plain, &format!(" driver {driver}, CUDA up to {cuda}"));
+    let here = row.gpu.index;
+    for (gpu, xid, times) in row.host.xids.iter().filter(|xid| xid.0 == here) {
+        let times = words::count(usize::try_from(*times).unwrap_or(usize::MAX), "time");
+        pen.line(Tone::Bad, &format!(" > Xid {xid} on GPU {gpu}, {times}"));
+    }
+    let of = |p: &&Pair| p.a == here || p.b == here;
+    for of in sample.pairs.iter().filter(of).take(PAIRS) {
+        let other = if of.a == here { of.b } else { of.a };
+        pen.line(Tone::Plain, &format!(" {}", pair(of, other)));
+    }
+}
