@@ -485,6 +485,41 @@ fn everybody_in_the_same_call_is_no_fault_of_a_rank() {
     assert!(missing.contains("reduction"), "{missing}");
 }
 
+/// Ranks enqueue ahead of the GPU: what is queued behind a call that nobody is through says nothing.
+#[test]
+fn who_has_queued_more_is_no_further() {
+    for ahead in [1, 2, 7] {
+        let mut dumps = equal(8, 5);
+        for dump in &mut dumps[..ahead] {
+            dump.entries.push(open(call(0, 6, "all_reduce", &[256])));
+        }
+        let answer = stuck(&dumps);
+        assert_eq!(causes(&answer), ["FR003"], "{ahead} ahead");
+        assert!(answer.verdict.ranks.is_empty());
+    }
+}
+
+#[test]
+fn one_call_too_many_is_told_of_those_who_did_not_make_it() {
+    let mut dumps = equal(8, 5);
+    for dump in &mut dumps {
+        let last = dump.entries.pop().unwrap();
+        dump.entries.push(call(0, 5, "all_reduce", &[256]));
+        drop(last);
+    }
+    dumps[3]
+        .entries
+        .push(open(call(0, 6, "all_reduce", &[256])));
+    let answer = stuck(&dumps);
+    assert_eq!(answer.verdict.ranks, [3]);
+    let title = &lead(&answer).title;
+    assert!(
+        title.starts_with("ranks 0-2, 4-7 never called all_reduce number 6"),
+        "{title}"
+    );
+    assert!(title.contains("rank 3 called it"), "{title}");
+}
+
 #[test]
 fn names_of_files_may_be_anything() {
     let mut dumps = equal(4, 5);

@@ -287,6 +287,65 @@ fn equal_counts_are_called_blind_beside_a_mismatch() {
     );
 }
 
+#[test]
+fn an_answer_of_another_job_is_not_believed() {
+    let ours = job("cases", "skipped-collective");
+    for (theirs, name) in [
+        ("rank-killed", "ras.json"),
+        ("rank-killed", "ras.txt"),
+        ("mismatch-count-16", "ras.txt"),
+    ] {
+        let seen = Driver::new()
+            .logs(&ours)
+            .answer(&job("cases", theirs), name)
+            .verdict(true);
+        let verdict = (seen.verdict.class, seen.verdict.ranks.as_slice());
+        assert_eq!(verdict, (Class::MissingRank, &[1][..]), "{theirs} {name}");
+        let of_ras: Vec<_> = seen
+            .findings
+            .iter()
+            .filter(|f| f.id.starts_with("RAS"))
+            .map(|f| (f.id.as_str(), f.role))
+            .collect();
+        assert!(
+            of_ras.is_empty() || of_ras == [("RAS006", Role::Note)],
+            "{theirs} {name}: {of_ras:?}"
+        );
+    }
+    let seen = Driver::new()
+        .logs(&ours)
+        .answer(&job("cases", "rank-killed"), "ras.json")
+        .verdict(true);
+    assert!(seen.findings.iter().any(|f| f.id == "RAS006"));
+}
+
+#[test]
+fn an_answer_against_the_logs_is_told_with_both_sides() {
+    let job = job("cases", "skipped-collective");
+    let answer = fs::read_to_string(job.folder.join("ras.txt")).expect("an answer");
+    let turned = answer
+        .replace("operation 3", "operation X")
+        .replace("operation 2", "operation 3")
+        .replace("operation X", "operation 2");
+    assert_ne!(answer, turned);
+    let mut driver = Driver::new().logs(&job);
+    let source = driver.source("ras.txt", SourceKind::Ras);
+    let seen = driver.asked(source, 1, turned.as_bytes()).verdict(true);
+    assert_eq!(seen.verdict.ranks, [1]);
+    let ids: Vec<&str> = seen.findings.iter().map(|f| f.id.as_str()).collect();
+    let note = seen.findings.iter().find(|f| f.id == "FR005");
+    let note = note.unwrap_or_else(|| panic!("no note: {ids:?}"));
+    assert!(
+        note.title.contains("the logs point at rank 1 (RANK001)")
+            && note.title.contains("NCCL RAS points at rank 0 (RAS001)"),
+        "{}",
+        note.title
+    );
+    let cause = seen.findings.iter().find(|f| f.role == Role::Cause);
+    let cited = &cause.expect("a cause").evidence;
+    assert!(cited.iter().all(|e| e.source != source), "not as support");
+}
+
 /// Two answers tell progress from standstill.
 #[test]
 fn two_polls_tell_a_late_rank_from_a_stuck_one() {

@@ -71,7 +71,7 @@ fn where_logs_and_dumps_disagree_both_sides_are_shown() {
         .expect("a note");
     assert_eq!(
         note.title,
-        "logs and dumps do not agree: the logs point at rank 1 (RANK001), the dumps at rank 0 (RANK001)"
+        "the witnesses do not agree: the logs point at rank 1 (RANK001), the dumps point at rank 0 (RANK001)"
     );
     assert!(
         note.evidence.iter().any(|e| e.entry.is_some())

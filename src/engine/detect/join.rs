@@ -6,6 +6,7 @@ use super::{Draft, Scene, ranges};
 use crate::engine::finding::Finding;
 use crate::engine::limits;
 use crate::engine::vocab::{Class, Role};
+use crate::engine::witness::Witness;
 
 /// Adds the findings of another witness to those of the logs. The one that names the guilty leads, else the surer
 /// one, else the logs'; the other's evidence goes into it. Where both name somebody and not the same, both stay and
@@ -120,15 +121,26 @@ fn merge(known: Finding, other: Finding) -> Finding {
     lead
 }
 
-fn contradiction(scene: &Scene<'_>, log: &Finding, other: &Finding) -> Option<Finding> {
+/// A note with both sides.
+pub(super) fn contradiction(scene: &Scene<'_>, log: &Finding, other: &Finding) -> Option<Finding> {
     let mut draft = Draft::new(scene, "FR005")?;
-    let names = |f: &Finding| {
+    let says = |f: &Finding| {
+        let who = match f {
+            _ if f.id.starts_with("RAS") => "NCCL RAS points at",
+            _ if f.witnesses.contains(&Witness::Log) => "the logs point at",
+            _ => "the dumps point at",
+        };
+        let rank = if f.accused.len() == 1 {
+            "rank"
+        } else {
+            "ranks"
+        };
         let ranks = ranges(f.accused.iter().copied());
-        format!("rank {ranks} ({})", f.id)
+        format!("{who} {rank} {ranks} ({})", f.id)
     };
     draft
-        .fact("logs", format!("the logs point at {}", names(log)))
-        .fact("dumps", format!("the dumps at {}", names(other)))
+        .fact("one", says(log))
+        .fact("other", says(other))
         .ranks(log.accused.iter().chain(&other.accused).copied());
     draft.finding().comm.clone_from(&other.comm);
     let evidence = log

@@ -31,7 +31,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let pids = pids(scene);
     let mut new = Vec::new();
     let mut apart = Vec::new();
-    for (answer, comm) in comms(scene) {
+    for (answer, comm) in comms(scene, &pids) {
         apart.extend(Apart::of(scene, &pids, answer, comm));
     }
     let roots = roots(&apart);
@@ -44,15 +44,66 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     }
     new.extend(silent(scene, &pids, found));
     for finding in new {
-        join(finding, found);
+        join(scene, finding, found);
     }
     found.extend(blind(scene, found));
+    found.extend(of_another_job(scene, &pids));
+}
+
+/// The answers about this job.
+fn answers<'s>(scene: &'s Scene<'_>, pids: &'s Pids) -> impl Iterator<Item = &'s Answer> {
+    let all = scene.job.ras.last.iter();
+    all.filter(|answer| !foreign(scene, pids, answer))
+}
+
+/// True if an answer knows none of this job's communicators and none of its processes.
+fn foreign(scene: &Scene<'_>, pids: &Pids, answer: &Answer) -> bool {
+    let reply = &answer.reply;
+    let comms = scene.ranks.comms.iter();
+    let printed = comms
+        .map(|comm| scene.job.comms[comm.ix.ix()].key)
+        .any(|key| matches!(key, CommKey::Id { .. }));
+    if !printed || reply.comms.iter().any(|c| known(scene, c.hash).is_some()) {
+        return false;
+    }
+    let counted = |comm: &'_ RasComm| -> Vec<u32> {
+        let sides = comm.counts.iter().flat_map(|counts| &counts.sides);
+        let all = sides.flat_map(|side| &side.ranks).chain(&comm.missing);
+        all.filter_map(|process| process.pid).collect()
+    };
+    let dead = reply.dead.iter().filter_map(|process| process.pid);
+    let mut told = reply.comms.iter().flat_map(counted).chain(dead).peekable();
+    told.peek().is_some() && told.all(|pid| !pids.contains_key(&pid))
+}
+
+/// Says which answers were not believed.
+fn of_another_job(scene: &Scene<'_>, pids: &Pids) -> Option<Finding> {
+    let mut all = scene.job.ras.last.iter();
+    let answer = all.find(|answer| foreign(scene, pids, answer))?;
+    let mut draft = Draft::new(scene, "RAS006")?;
+    let comm = answer.reply.comms.first();
+    draft.fact(
+        "comm",
+        comm.map_or_else(String::new, |c| format!("{:#x}", c.hash)),
+    );
+    let processes = answer.reply.comms.iter().flat_map(|comm| {
+        let sides = comm.counts.iter().flat_map(|counts| &counts.sides);
+        sides.flat_map(|side| &side.ranks).chain(&comm.missing)
+    });
+    let lines = processes.chain(&answer.reply.dead);
+    for line in lines
+        .filter_map(|process| process.line.as_ref())
+        .take(LINES)
+    {
+        draft.evidence(line, None);
+    }
+    Some(draft.build())
 }
 
 /// The communicators that the answers tell of, each once: the newest answer's word counts.
-fn comms<'s>(scene: &Scene<'s>) -> Vec<(&'s Answer, &'s RasComm)> {
+fn comms<'s>(scene: &'s Scene<'_>, pids: &'s Pids) -> Vec<(&'s Answer, &'s RasComm)> {
     let mut newest: BTreeMap<u64, (&Answer, &RasComm)> = BTreeMap::new();
-    for answer in &scene.job.ras.last {
+    for answer in answers(scene, pids) {
         for comm in &answer.reply.comms {
             match newest.get(&comm.hash) {
                 Some((known, _)) if known.time > answer.time => {}
@@ -375,7 +426,7 @@ fn times(n: u64) -> String {
 fn silent(scene: &Scene<'_>, pids: &Pids, found: &[Finding]) -> Option<Finding> {
     let mut ranks: BTreeMap<u32, &Process> = BTreeMap::new();
     let (mut frozen, mut dead) = (false, false);
-    for (answer, comm) in comms(scene) {
+    for (answer, comm) in comms(scene, pids) {
         let places = Places::of(scene, pids, answer, comm);
         let gone: BTreeSet<Option<u32>> = answer.reply.dead.iter().map(|p| p.pid).collect();
         for process in &comm.missing {
@@ -423,7 +474,7 @@ fn silent(scene: &Scene<'_>, pids: &Pids, found: &[Finding]) -> Option<Finding> 
             draft.evidence(line, Some(*rank));
         }
     }
-    for (_, comm) in comms(scene) {
+    for (_, comm) in comms(scene, pids) {
         for (process, _) in comm.errors.iter().take(LINES) {
             if let Some(line) = &process.line {
                 draft.evidence(line, None);
@@ -433,8 +484,9 @@ fn silent(scene: &Scene<'_>, pids: &Pids, found: &[Finding]) -> Option<Finding> 
     Some(draft.build())
 }
 
-/// Joins a finding of RAS to the one of the logs that says the same; else adds it.
-fn join(finding: Finding, found: &mut Vec<Finding>) {
+/// Joins a finding of RAS to the one of the logs that says the same; else adds it. Where the logs name others, they
+/// are believed, and a note has both sides.
+fn join(scene: &Scene<'_>, finding: Finding, found: &mut Vec<Finding>) {
     let waits = |class: Class| matches!(class, Class::MissingRank | Class::MismatchedCollective);
     let same = |f: &&mut Finding| {
         if f.role != Role::Cause {
@@ -449,6 +501,10 @@ fn join(finding: Finding, found: &mut Vec<Finding>) {
         }
     };
     match found.iter_mut().find(same) {
+        Some(known) if contradicts(known, &finding) => {
+            let note = super::join::contradiction(scene, known, &finding);
+            found.extend(note);
+        }
         Some(known) => {
             let lines: Vec<Evidence> = finding.evidence;
             known.evidence.extend(lines);
@@ -458,6 +514,12 @@ fn join(finding: Finding, found: &mut Vec<Finding>) {
         }
         None => found.push(finding),
     }
+}
+
+/// Both name somebody, and nobody is named by both.
+fn contradicts(known: &Finding, finding: &Finding) -> bool {
+    let named = !known.accused.is_empty() && !finding.accused.is_empty();
+    named && known.accused.is_disjoint(&finding.accused)
 }
 
 /// The logs show that calls differ, and RAS shows nothing: said, since who asks RAS first believes it.

@@ -31,11 +31,7 @@ fn finding(scene: &Scene<'_>, lag: &Lag<'_>, waits: &Waits) -> Option<Finding> {
     // A single rank that is ahead of more than one other is the odd one: its call may be one too many.
     let alone = lag.ahead.len() == 1 && lag.behind.len() > 1;
     let roots: BTreeSet<u32> = lag.behind.intersection(&waits.roots).copied().collect();
-    let (accused, named) = if alone {
-        (lag.ahead.clone(), &lag.ahead)
-    } else {
-        (roots, &lag.behind)
-    };
+    let accused = if alone { lag.ahead.clone() } else { roots };
     let last = lag
         .behind
         .iter()
@@ -49,7 +45,7 @@ fn finding(scene: &Scene<'_>, lag: &Lag<'_>, waits: &Waits) -> Option<Finding> {
         .fact("comm", group.name.clone())
         .fact("last", last_words.unwrap_or_default())
         .fact("waiting", ranges(lag.ahead.iter().copied()))
-        .named(named.iter().copied())
+        .named(lag.behind.iter().copied())
         .ranks(lag.behind.iter().chain(&lag.ahead).copied())
         .accuse(accused)
         .sure(if alone {

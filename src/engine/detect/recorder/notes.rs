@@ -180,8 +180,8 @@ pub(super) fn of_another_job(scene: &Scene<'_>, found: &mut Vec<Finding>) -> boo
     };
     if let Some(mut draft) = Draft::new(scene, "FR005") {
         draft
-            .fact("logs", format!("the logs are of {logs} ranks"))
-            .fact("dumps", format!("the dumps of {dumps}: they are left out"));
+            .fact("one", format!("the logs are of {logs} ranks"))
+            .fact("other", format!("the dumps of {dumps}: they are left out"));
         draft.finding().role = Role::Note;
         found.push(draft.finish());
     }

@@ -178,6 +178,12 @@ fn lag<'a>(common: &Common, group: &'a GroupRec<'a>) -> Option<Stand<'a>> {
     if least == most {
         return None;
     }
+    // Where all stand in the same earlier call, whoever has queued more behind it is no further.
+    let oldest = |rank: &u32| group.pending(&group.members[rank]).last().map(|e| e.seq);
+    let open: BTreeSet<Option<u32>> = reached.iter().map(|(rank, _)| oldest(rank)).collect();
+    if matches!(open.first(), Some(Some(seq)) if open.len() == 1 && *seq <= least) {
+        return None;
+    }
     let of = |test: &dyn Fn(u32) -> bool| -> BTreeSet<u32> {
         let ranks = reached.iter().filter(|(_, reached)| test(*reached));
         ranks.map(|(rank, _)| *rank).collect()
