@@ -30,16 +30,16 @@ Exit codes of a diagnosis:
   11  degraded: works on a worse path
   12  waiting, or nothing can be said
   2   the command line was not understood
-  3   an input that was asked for could not be read; what could be read is diagnosed all the same
+  3   an input that was asked for could not be read, or a rule of --rules;
+      what could be read is diagnosed all the same
   1   anything else
-A run ends with the job's own exit code; 128 and the number of the signal that ended it; 127 or 126 if it cannot
-be started.
-The doctor: 0 nothing is wrong; 10 something is; 12 nothing is wrong and there is no GPU. With --expect: 0
-every expectation is met; 10 one is not; 12 one cannot be told.
-A self-test: 0 passed, or the change cures; 10 failed; 11 passed on a worse path than the GPUs have;
-12 proved nothing (world size 1, not reproduced).
-A demo ends with 0: a failure is what it is meant to show. Rules given with --rules that cannot be
-used make 3.";
+Of a run: the job's own; 128 and the number of the signal that ended it; 127 or
+126 if it cannot be started.
+Of the doctor: 0 nothing is wrong; 10 something is; 12 nothing is wrong and there
+is no GPU. With --expect: 0 all is met; 10 something is not; 12 it cannot be told.
+Of a self-test: 0 passed, or the change cures; 10 failed; 11 passed on a worse
+path than the GPUs have; 12 proved nothing (world size 1, not reproduced).
+A demo ends with 0: a failure is what it is meant to show.";
 
 /// Tells why a distributed GPU job hangs: which rank, host or collective, and what to change
 #[derive(Debug, Parser)]

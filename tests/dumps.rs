@@ -464,7 +464,9 @@ fn missing_dumps_are_named_and_not_fatal() {
     let answer = ask(&some, false);
     assert_eq!(answer.verdict.state, State::Waiting);
     assert!(answer.verdict.ranks.is_empty());
-    // With one dump of eight the others were just not given.
+    // With one dump of eight, or those of one host of two, the others were just not given.
+    let answer = ask(&named(&dumps)[..4], true);
+    assert!(answer.verdict.ranks.is_empty());
     let answer = ask(&some[..1], true);
     assert!(answer.verdict.ranks.is_empty());
     assert!(
@@ -610,6 +612,16 @@ fn a_broken_dump_is_told_and_loses_nothing_else() {
         problems[1].contains("byte 2 is the opcode GLOBAL"),
         "{problems:?}"
     );
+}
+
+#[test]
+fn a_dump_that_cannot_be_read_was_left_all_the_same() {
+    let mut all = named(&equal(8, 5));
+    all[4].1.truncate(400);
+    let answer = ask(&all, true);
+    assert!(answer.verdict.ranks.is_empty(), "{:?}", answer.verdict);
+    let ids: Vec<&str> = answer.findings.iter().map(|f| f.id.as_str()).collect();
+    assert!(ids.contains(&"FR004") && !ids.contains(&"FR001"), "{ids:?}");
 }
 
 #[test]

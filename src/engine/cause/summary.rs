@@ -57,9 +57,11 @@ pub(super) fn without_cause(
                 symptom.title
             ),
             None if !state::knows_every_call(scene) => {
-                format!(
-                    "{who} stand still; their logs do not show which collective each one called"
-                )
+                let (stand, their) = match seen.len() {
+                    1 => ("stands", "its log does"),
+                    _ => ("stand", "their logs do"),
+                };
+                format!("{who} {stand} still; {their} not show which collective each one called")
             }
             None => "every communicator is idle and equal on all ranks: it is stuck outside NCCL"
                 .to_owned(),

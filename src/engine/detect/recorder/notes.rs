@@ -21,7 +21,9 @@ pub(super) fn without_dump(
 ) -> Option<Finding> {
     let world = scene.ranks.world.or(scene.recorded.world)?;
     let with: BTreeSet<u32> = scene.recorded.by_rank.keys().copied().collect();
-    let without: BTreeSet<u32> = (0..world).filter(|rank| !with.contains(rank)).collect();
+    // A dump that cannot be read was left all the same.
+    let left = |rank: &u32| with.contains(rank) || scene.recorded.unread.contains(rank);
+    let without: BTreeSet<u32> = (0..world).filter(|rank| !left(rank)).collect();
     if with.is_empty() || without.is_empty() {
         return None;
     }
@@ -40,9 +42,11 @@ pub(super) fn without_dump(
         .iter()
         .flat_map(|i| i.ranks.iter().copied())
         .collect();
-    // More missing dumps than ranks that wait: they were not collected, and say nothing.
-    let accused: BTreeSet<u32> = if wanted.len() <= waiters.len() {
-        wanted.intersection(&waits.roots).copied().collect()
+    // As many missing dumps as ranks that wait, or more: they were not collected, and say nothing.
+    let few = wanted.len() < waiters.len() || world == 2;
+    let accused: BTreeSet<u32> = if few {
+        let roots = wanted.intersection(&waits.roots).copied();
+        roots.filter(|rank| !left(rank)).collect()
     } else {
         BTreeSet::new()
     };

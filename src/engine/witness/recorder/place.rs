@@ -26,6 +26,8 @@ pub struct Recorded<'a> {
     pub by_rank: BTreeMap<u32, (SourceId, &'a Taken)>,
     /// Dumps whose rank is not known.
     pub nobodys: Vec<SourceId>,
+    /// Ranks whose dump is there and cannot be read, by its name.
+    pub unread: BTreeSet<u32>,
     /// Dumps that say nothing and whose name has a rank that nothing else knows of.
     pub silent: Vec<SourceId>,
     /// Dumps that ended before the others began: of an earlier run.
@@ -40,7 +42,11 @@ impl<'a> Recorded<'a> {
     /// Brings the dumps together. `logs` is the number of ranks by the logs.
     #[must_use]
     pub fn of(recorder: &'a Recorder, logs: Option<u32>) -> Self {
-        let mut found = Self::default();
+        let unread = recorder.unread.values();
+        let mut found = Self {
+            unread: unread.filter_map(|(name, _)| file_rank(name)).collect(),
+            ..Self::default()
+        };
         let all: Vec<(SourceId, &Taken)> = recorder.dumps.iter().map(|(id, t)| (*id, t)).collect();
         let earlier = earlier_runs(&all);
         let present = || all.iter().filter(|(id, _)| !earlier.contains(id));
