@@ -34,7 +34,8 @@ pub fn here() -> String {
     short(&name.to_string_lossy())
 }
 
-fn short(name: &str) -> String {
+/// A host's name as it is compared: up to the first dot, in small letters.
+pub(super) fn short(name: &str) -> String {
     name.split('.').next().unwrap_or(name).to_ascii_lowercase()
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::time::Duration;
 
+use super::host::{self, short};
 use super::task::Order;
 use crate::engine::finding::{Finding, Fix};
 use crate::engine::snapshot::{Snapshot, ValuesView};
@@ -42,7 +43,7 @@ impl Here {
     #[must_use]
     pub fn this() -> Self {
         Self {
-            host: super::host::here(),
+            host: host::here(),
             gpus: gpus::visible(),
             hidden: std::env::var_os("CUDA_VISIBLE_DEVICES").is_some(),
         }
@@ -234,10 +235,6 @@ fn value_of(values: &ValuesView, of: &BTreeSet<u32>) -> Option<String> {
     });
     let (count, value) = counted.max_by_key(|(count, _)| *count)?;
     (count > 0).then(|| value.clone())
-}
-
-fn short(name: &str) -> String {
-    name.split('.').next().unwrap_or(name).to_ascii_lowercase()
 }
 
 #[cfg(test)]

@@ -70,12 +70,7 @@ pub fn order(snapshot: &Snapshot, rank: u32, here: &Here) -> Result<Order, Vec<S
             there,
         );
     }
-    let same = host
-        .split('.')
-        .next()
-        .unwrap_or(host)
-        .eq_ignore_ascii_case(&here.host);
-    if !same {
+    if host::short(host) != here.host {
         let why = format!("rank {rank} runs on {host}, and this is {}", here.host);
         return no(why, there);
     }

@@ -16,7 +16,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::signal::{kill, killpg};
 use nix::unistd::Pid;
 
 use super::signals::Passed;
@@ -182,14 +182,7 @@ impl Job {
     pub fn passes_on(&self) -> impl Fn(Passed) + Send + 'static {
         let (pid, apart) = (self.pid, self.apart);
         move |signal| {
-            let number = match signal {
-                Passed::Interrupt => Signal::SIGINT,
-                Passed::Quit => Signal::SIGQUIT,
-                Passed::Hangup => Signal::SIGHUP,
-                Passed::Terminate => Signal::SIGTERM,
-                Passed::User1 => Signal::SIGUSR1,
-                Passed::User2 => Signal::SIGUSR2,
-            };
+            let number = signal.number();
             let keys = matches!(signal, Passed::Interrupt | Passed::Quit | Passed::Hangup);
             // It may have ended just now.
             let _gone = match (keys, apart) {

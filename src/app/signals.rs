@@ -6,47 +6,41 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::signal::Signal as Number;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long an end in good order may take after the terminal is gone.
 const GRACE: Duration = Duration::from_secs(2);
-const HANGUP: i32 = 1;
 
 /// Calls `on_first` when the first of the signals arrives, from a thread of its own.
 ///
 /// # Errors
 /// If the signals or the thread cannot be set up.
 pub fn on_end(on_first: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()?;
-    let listen = |kind| runtime.block_on(async { signal(kind) });
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut hangup = listen(SignalKind::hangup())?;
-    let mut quit = listen(SignalKind::quit())?;
+    let runtime = runtime()?;
+    let mut ends = runtime.block_on(async { Ends::listen() })?;
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            let first = runtime.block_on(any(&mut interrupt, &mut terminate, &mut hangup, &mut quit));
+            let first = runtime.block_on(ends.next());
             on_first();
-            let number = runtime.block_on(async {
-                let second = any(&mut interrupt, &mut terminate, &mut hangup, &mut quit);
-                if first == HANGUP {
+            let second = runtime.block_on(async {
+                let second = ends.next();
+                if first == Passed::Hangup {
                     tokio::time::timeout(GRACE, second).await.unwrap_or(first)
                 } else {
                     second.await
                 }
             });
-            if first != HANGUP {
+            if first != Passed::Hangup {
                 ratatui::restore();
             }
             #[expect(
                 clippy::exit,
                 reason = "asked for twice, or nobody is there any more: whatever hangs must not go on"
             )]
-            std::process::exit(128 + number);
+            std::process::exit(128 + second.number() as i32);
         })?;
     Ok(())
 }
@@ -68,31 +62,38 @@ pub enum Passed {
     User2,
 }
 
+impl Passed {
+    /// As the operating system knows it.
+    #[must_use]
+    pub fn number(self) -> Number {
+        match self {
+            Self::Interrupt => Number::SIGINT,
+            Self::Terminate => Number::SIGTERM,
+            Self::Hangup => Number::SIGHUP,
+            Self::Quit => Number::SIGQUIT,
+            Self::User1 => Number::SIGUSR1,
+            Self::User2 => Number::SIGUSR2,
+        }
+    }
+}
+
 /// Calls `on_each` with every such signal, from a thread of its own; none of them ends this process.
 ///
 /// # Errors
 /// If the signals or the thread cannot be set up.
 pub fn on_each(mut on_each: impl FnMut(Passed) + Send + 'static) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()?;
-    let listen = |kind| runtime.block_on(async { signal(kind) });
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut hangup = listen(SignalKind::hangup())?;
-    let mut quit = listen(SignalKind::quit())?;
-    let mut user1 = listen(SignalKind::user_defined1())?;
-    let mut user2 = listen(SignalKind::user_defined2())?;
+    let runtime = runtime()?;
+    let mut ends = runtime.block_on(async { Ends::listen() })?;
+    let own = |kind| runtime.block_on(async { signal(kind) });
+    let mut user1 = own(SignalKind::user_defined1())?;
+    let mut user2 = own(SignalKind::user_defined2())?;
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             loop {
                 on_each(runtime.block_on(async {
                     tokio::select! {
-                        _ = interrupt.recv() => Passed::Interrupt,
-                        _ = terminate.recv() => Passed::Terminate,
-                        _ = hangup.recv() => Passed::Hangup,
-                        _ = quit.recv() => Passed::Quit,
+                        end = ends.next() => end,
                         _ = user1.recv() => Passed::User1,
                         _ = user2.recv() => Passed::User2,
                     }
@@ -102,16 +103,38 @@ pub fn on_each(mut on_each: impl FnMut(Passed) + Send + 'static) -> io::Result<(
     Ok(())
 }
 
-async fn any(
-    interrupt: &mut Signal,
-    terminate: &mut Signal,
-    hangup: &mut Signal,
-    quit: &mut Signal,
-) -> i32 {
-    tokio::select! {
-        _ = interrupt.recv() => 2,
-        _ = terminate.recv() => 15,
-        _ = hangup.recv() => HANGUP,
-        _ = quit.recv() => 3,
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+}
+
+/// The signals that end a program, while they are listened to.
+struct Ends {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    quit: Signal,
+}
+
+impl Ends {
+    /// Within a runtime.
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            quit: signal(SignalKind::quit())?,
+        })
+    }
+
+    async fn next(&mut self) -> Passed {
+        tokio::select! {
+            _ = self.interrupt.recv() => Passed::Interrupt,
+            _ = self.terminate.recv() => Passed::Terminate,
+            _ = self.hangup.recv() => Passed::Hangup,
+            _ = self.quit.recv() => Passed::Quit,
+        }
     }
 }

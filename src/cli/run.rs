@@ -243,7 +243,7 @@ impl Running<'_> {
         }
         if let Err(error) = result {
             say(&format!("the dashboard ended: {error}"));
-        } else if self.job.state().code().is_none() {
+        } else if self.job.code().is_none() {
             say("the job goes on, and its output follows; Ctrl-C ends it");
         }
     }

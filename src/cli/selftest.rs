@@ -95,6 +95,13 @@ pub(crate) struct SelftestArgs {
     pub(crate) plant: Vec<String>,
 }
 
+impl SelftestArgs {
+    /// Every setting of the change to prove.
+    fn changes(&self) -> impl Iterator<Item = &Setting> {
+        self.ab.iter().flat_map(|change| &change.0)
+    }
+}
+
 /// Operations, as typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OpArg {
@@ -265,7 +272,7 @@ impl Session<'_> {
         without.sizes = Sizes::One;
         without.timed = vec![Op::AllReduce];
         let mut with = without.clone();
-        for setting in self.args.ab.iter().flat_map(|change| &change.0) {
+        for setting in self.args.changes() {
             let Setting { rank, name, value } = setting.clone();
             match rank {
                 Some(rank) => with.env_of.entry(rank).or_default().insert(name, value),
@@ -472,11 +479,7 @@ fn plan_of(args: &SelftestArgs, seat: Option<(Seat, u32)>) -> anyhow::Result<Opt
         patience: args.timeout,
         correctness: true,
     };
-    for setting in args
-        .env
-        .iter()
-        .chain(args.ab.iter().flat_map(|change| &change.0))
-    {
+    for setting in args.env.iter().chain(args.changes()) {
         if let Some(rank) = setting.rank.filter(|rank| *rank >= plan.world) {
             let most = plan.world - 1;
             return Err(Usage(format!(

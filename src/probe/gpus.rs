@@ -2,8 +2,6 @@
 //!
 //! What only the driver's library knows (P2P, links, clocks) is not here.
 
-use std::fs;
-
 use serde::Serialize;
 
 use super::host::Host;
@@ -87,21 +85,16 @@ pub fn visible() -> u32 {
             .take_while(|part| !part.trim().is_empty() && !part.trim().starts_with('-'));
         return u32::try_from(named.count()).unwrap_or(0);
     }
-    let is_gpu = |entry: fs::DirEntry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.strip_prefix("nvidia")
-            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
-    };
-    let nodes = fs::read_dir("/dev").into_iter().flatten().flatten();
-    u32::try_from(
-        nodes
-            .filter(|entry| entry.file_name().len() < 16)
-            .map(is_gpu)
-            .filter(|is| *is)
-            .count(),
-    )
-    .unwrap_or(0)
+    u32::try_from(nodes(&Host::this()).len()).unwrap_or(u32::MAX)
+}
+
+/// Numbers of device nodes, `/dev/nvidia0` and so on, sorted.
+fn nodes(host: &Host) -> Vec<u32> {
+    let names = host.list("/dev");
+    let number = |name: &String| name.strip_prefix("nvidia")?.parse().ok();
+    let mut nodes: Vec<u32> = names.iter().filter_map(number).collect();
+    nodes.sort_unstable();
+    nodes
 }
 
 /// Reads it.
@@ -121,12 +114,7 @@ pub fn gpus(host: &Host) -> Gpus {
             found.switches += 1;
         }
     }
-    found.nodes = host
-        .list("/dev")
-        .iter()
-        .filter_map(|name| name.strip_prefix("nvidia")?.parse().ok())
-        .collect();
-    found.nodes.sort_unstable();
+    found.nodes = nodes(host);
     let version = host.text("/proc/driver/nvidia/version");
     found.driver = version.as_deref().and_then(driver_version);
     found.open_module = version.map(|text| text.contains("Open Kernel Module"));

@@ -180,7 +180,7 @@ pub fn text(outcome: &Outcome, shared: bool, glyphs: Glyphs) -> String {
     let took = words::duration(outcome.took);
     let ranks = words::count(outcome.world as usize, "rank");
     match outcome.verdict() {
-        Verdict::Passed if degraded(outcome) => {
+        Verdict::Passed if worse(outcome, judged.as_ref()) => {
             line(&format!("PASSED {ranks} in {took}, on a worse path"));
             finding(&mut line, explanation(outcome));
         }
@@ -220,9 +220,13 @@ fn finding(line: &mut dyn FnMut(&str), finding: Option<&Finding>) {
 /// Whether a run that passed took a worse path than these GPUs have.
 #[must_use]
 pub fn degraded(outcome: &Outcome) -> bool {
+    worse(outcome, links::judge(outcome).as_ref())
+}
+
+fn worse(outcome: &Outcome, judged: Option<&Judged>) -> bool {
     let state = outcome.diagnosis.as_deref().map(|s| s.verdict.state);
-    let worse = || links::judge(outcome).is_some_and(|j| j.standing == Standing::WorsePath);
-    outcome.verdict() == Verdict::Passed && (state == Some(State::Degraded) || worse())
+    let path = judged.is_some_and(|judged| judged.standing == Standing::WorsePath);
+    outcome.verdict() == Verdict::Passed && (state == Some(State::Degraded) || path)
 }
 
 /// `326 GB/s of 478 GB/s (18 NVLinks of 26.6 GB/s): as expected of 2 x NVIDIA H200 over NVLink`
@@ -503,13 +507,15 @@ pub fn json(outcome: &Outcome, shared: bool) -> String {
         (_, true) => SHARED_GPU,
         (_, false) => "NCCL between these GPUs, with these settings",
     };
-    let told = outcome.verdict() == Verdict::Failed || degraded(outcome);
+    let judged = links::judge(outcome);
+    let degraded = worse(outcome, judged.as_ref());
+    let told = outcome.verdict() == Verdict::Failed || degraded;
     let finding = explanation(outcome).filter(|_| told);
     let json = Json {
         schema: 1,
         tool: concat!("unhang ", env!("CARGO_PKG_VERSION")),
         verdict: match outcome.verdict() {
-            Verdict::Passed if degraded(outcome) => "degraded",
+            Verdict::Passed if degraded => "degraded",
             Verdict::Passed => "passed",
             Verdict::Failed => "failed",
             Verdict::ProvedNothing => "proved-nothing",
@@ -548,7 +554,7 @@ pub fn json(outcome: &Outcome, shared: bool) -> String {
                 busbw: timed.busbw(outcome.world),
             })
             .collect(),
-        links: links::judge(outcome).map(JsonLinks::of),
+        links: judged.map(JsonLinks::of),
         paths: &outcome.paths,
         ranks: outcome
             .ranks

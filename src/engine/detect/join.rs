@@ -68,10 +68,14 @@ fn same_matter(a: &Finding, b: &Finding) -> bool {
     meet && accused
 }
 
-/// Both name somebody of the same ranks, and nobody is named by both.
+/// They name others of the same ranks for the same thing.
 fn contradicts(a: &Finding, b: &Finding) -> bool {
-    let named = !a.accused.is_empty() && !b.accused.is_empty();
-    a.class == b.class && named && a.ranks == b.ranks && a.accused.is_disjoint(&b.accused)
+    a.class == b.class && a.ranks == b.ranks && name_others(a, b)
+}
+
+/// Both name somebody, and nobody is named by both.
+pub(super) fn name_others(a: &Finding, b: &Finding) -> bool {
+    !a.accused.is_empty() && !b.accused.is_empty() && a.accused.is_disjoint(&b.accused)
 }
 
 fn merge(known: Finding, other: Finding) -> Finding {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
+use super::join::{contradiction, name_others};
 use super::wait::{self, End};
 use super::{Draft, Scene, ranges};
 use crate::engine::finding::{Evidence, Finding};
@@ -31,7 +32,10 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let pids = pids(scene);
     let mut new = Vec::new();
     let mut apart = Vec::new();
-    for (answer, comm) in comms(scene, &pids) {
+    let all = scene.job.ras.last.iter();
+    let (others, ours): (Vec<&Answer>, _) = all.partition(|a| foreign(scene, &pids, a));
+    let comms = newest(ours);
+    for (answer, comm) in &comms {
         apart.extend(Apart::of(scene, &pids, answer, comm));
     }
     let roots = roots(&apart);
@@ -42,18 +46,16 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             behind(scene, apart, roots)
         });
     }
-    new.extend(silent(scene, &pids, found));
+    new.extend(silent(scene, &pids, &comms, found));
     for finding in new {
         join(scene, finding, found);
     }
     found.extend(blind(scene, found));
-    found.extend(of_another_job(scene, &pids));
-}
-
-/// The answers about this job.
-fn answers<'s>(scene: &'s Scene<'_>, pids: &'s Pids) -> impl Iterator<Item = &'s Answer> {
-    let all = scene.job.ras.last.iter();
-    all.filter(|answer| !foreign(scene, pids, answer))
+    found.extend(
+        others
+            .first()
+            .and_then(|answer| of_another_job(scene, answer)),
+    );
 }
 
 /// True if an answer knows none of this job's communicators and none of its processes.
@@ -66,44 +68,40 @@ fn foreign(scene: &Scene<'_>, pids: &Pids, answer: &Answer) -> bool {
     if !printed || reply.comms.iter().any(|c| known(scene, c.hash).is_some()) {
         return false;
     }
-    let counted = |comm: &'_ RasComm| -> Vec<u32> {
-        let sides = comm.counts.iter().flat_map(|counts| &counts.sides);
-        let all = sides.flat_map(|side| &side.ranks).chain(&comm.missing);
-        all.filter_map(|process| process.pid).collect()
-    };
-    let dead = reply.dead.iter().filter_map(|process| process.pid);
-    let mut told = reply.comms.iter().flat_map(counted).chain(dead).peekable();
+    let mut told = processes(answer)
+        .filter_map(|process| process.pid)
+        .peekable();
     told.peek().is_some() && told.all(|pid| !pids.contains_key(&pid))
 }
 
-/// Says which answers were not believed.
-fn of_another_job(scene: &Scene<'_>, pids: &Pids) -> Option<Finding> {
-    let mut all = scene.job.ras.last.iter();
-    let answer = all.find(|answer| foreign(scene, pids, answer))?;
+/// Every process that an answer names.
+fn processes(answer: &Answer) -> impl Iterator<Item = &Process> {
+    let comms = answer.reply.comms.iter().flat_map(|comm| {
+        let sides = comm.counts.iter().flat_map(|counts| &counts.sides);
+        sides.flat_map(|side| &side.ranks).chain(&comm.missing)
+    });
+    comms.chain(&answer.reply.dead)
+}
+
+/// Says that an answer was not believed.
+fn of_another_job(scene: &Scene<'_>, answer: &Answer) -> Option<Finding> {
     let mut draft = Draft::new(scene, "RAS006")?;
     let comm = answer.reply.comms.first();
     draft.fact(
         "comm",
         comm.map_or_else(String::new, |c| format!("{:#x}", c.hash)),
     );
-    let processes = answer.reply.comms.iter().flat_map(|comm| {
-        let sides = comm.counts.iter().flat_map(|counts| &counts.sides);
-        sides.flat_map(|side| &side.ranks).chain(&comm.missing)
-    });
-    let lines = processes.chain(&answer.reply.dead);
-    for line in lines
-        .filter_map(|process| process.line.as_ref())
-        .take(LINES)
-    {
+    let lines = processes(answer).filter_map(|process| process.line.as_ref());
+    for line in lines.take(LINES) {
         draft.evidence(line, None);
     }
     Some(draft.build())
 }
 
 /// The communicators that the answers tell of, each once: the newest answer's word counts.
-fn comms<'s>(scene: &'s Scene<'_>, pids: &'s Pids) -> Vec<(&'s Answer, &'s RasComm)> {
+fn newest(answers: Vec<&Answer>) -> Vec<(&Answer, &RasComm)> {
     let mut newest: BTreeMap<u64, (&Answer, &RasComm)> = BTreeMap::new();
-    for answer in answers(scene, pids) {
+    for answer in answers {
         for comm in &answer.reply.comms {
             match newest.get(&comm.hash) {
                 Some((known, _)) if known.time > answer.time => {}
@@ -423,10 +421,15 @@ fn times(n: u64) -> String {
 
 /// Processes that did not answer. Whoever ended well is not missed, and neither is anybody while
 /// nothing says that the others wait: a job that ends takes its processes one after another.
-fn silent(scene: &Scene<'_>, pids: &Pids, found: &[Finding]) -> Option<Finding> {
+fn silent(
+    scene: &Scene<'_>,
+    pids: &Pids,
+    comms: &[(&Answer, &RasComm)],
+    found: &[Finding],
+) -> Option<Finding> {
     let mut ranks: BTreeMap<u32, &Process> = BTreeMap::new();
     let (mut frozen, mut dead) = (false, false);
-    for (answer, comm) in comms(scene, pids) {
+    for (answer, comm) in comms {
         let places = Places::of(scene, pids, answer, comm);
         let gone: BTreeSet<Option<u32>> = answer.reply.dead.iter().map(|p| p.pid).collect();
         for process in &comm.missing {
@@ -474,7 +477,7 @@ fn silent(scene: &Scene<'_>, pids: &Pids, found: &[Finding]) -> Option<Finding> 
             draft.evidence(line, Some(*rank));
         }
     }
-    for (_, comm) in comms(scene, pids) {
+    for (_, comm) in comms {
         for (process, _) in comm.errors.iter().take(LINES) {
             if let Some(line) = &process.line {
                 draft.evidence(line, None);
@@ -501,8 +504,8 @@ fn join(scene: &Scene<'_>, finding: Finding, found: &mut Vec<Finding>) {
         }
     };
     match found.iter_mut().find(same) {
-        Some(known) if contradicts(known, &finding) => {
-            let note = super::join::contradiction(scene, known, &finding);
+        Some(known) if name_others(known, &finding) => {
+            let note = contradiction(scene, known, &finding);
             found.extend(note);
         }
         Some(known) => {
@@ -514,12 +517,6 @@ fn join(scene: &Scene<'_>, finding: Finding, found: &mut Vec<Finding>) {
         }
         None => found.push(finding),
     }
-}
-
-/// Both name somebody, and nobody is named by both.
-fn contradicts(known: &Finding, finding: &Finding) -> bool {
-    let named = !known.accused.is_empty() && !finding.accused.is_empty();
-    named && known.accused.is_disjoint(&finding.accused)
 }
 
 /// The logs show that calls differ, and RAS shows nothing: said, since who asks RAS first believes it.

@@ -206,34 +206,28 @@ fn open(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
             go(ui, snapshot, Screen::Ranks)
         }
         Screen::Collectives => {
-            let groups = snapshot
-                .job
-                .comms
-                .get(ui.comm)
-                .map(groups)
-                .unwrap_or_default();
-            match groups.get(ui.member).and_then(|g| g.ranks.first()) {
-                Some(rank) => open_log(ui, snapshot, *rank, None),
-                None => Vec::new(),
-            }
+            let comm = snapshot.job.comms.get(ui.comm);
+            let groups = comm.map(groups).unwrap_or_default();
+            let group = groups.get(ui.member);
+            log_of(ui, snapshot, group.and_then(|g| g.ranks.first().copied()))
         }
         Screen::Gpus => {
             let rows = gpus::rows(&snapshot.job);
             let row = rows.get(ui.gpu.min(rows.len().saturating_sub(1)));
-            match row.and_then(|row| row.ranks.first()) {
-                Some(rank) => open_log(ui, snapshot, *rank, None),
-                None => Vec::new(),
-            }
+            log_of(ui, snapshot, row.and_then(|r| r.ranks.first().copied()))
         }
         Screen::Env => {
             let rows = env::rows(&snapshot.job);
-            match rows.get(ui.env).and_then(|row| row.rank) {
-                Some(rank) => open_log(ui, snapshot, rank, None),
-                None => Vec::new(),
-            }
+            let row = rows.get(ui.env);
+            log_of(ui, snapshot, row.and_then(|row| row.rank))
         }
         Screen::Log => Vec::new(),
     }
+}
+
+/// The log of a rank, if there is one.
+fn log_of(ui: &mut Ui, snapshot: &Snapshot, rank: Option<u32>) -> Vec<Effect> {
+    rank.map_or_else(Vec::new, |rank| open_log(ui, snapshot, rank, None))
 }
 
 fn finding(ui: &mut Ui, snapshot: &Snapshot, by: isize) -> Vec<Effect> {

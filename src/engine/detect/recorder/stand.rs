@@ -179,8 +179,8 @@ fn lag<'a>(common: &Common, group: &'a GroupRec<'a>) -> Option<Stand<'a>> {
         return None;
     }
     // Where all stand in the same earlier call, whoever has queued more behind it is no further.
-    let oldest = |rank: &u32| group.pending(&group.members[rank]).last().map(|e| e.seq);
-    let open: BTreeSet<Option<u32>> = reached.iter().map(|(rank, _)| oldest(rank)).collect();
+    let oldest = |(rank, _): &(u32, u32)| group.oldest_pending(&group.members[rank]);
+    let open: BTreeSet<Option<u32>> = reached.iter().map(oldest).collect();
     if matches!(open.first(), Some(Some(seq)) if open.len() == 1 && *seq <= least) {
         return None;
     }
@@ -197,11 +197,10 @@ fn lag<'a>(common: &Common, group: &'a GroupRec<'a>) -> Option<Stand<'a>> {
 }
 
 fn all_in<'a>(group: &'a GroupRec<'a>) -> Stand<'a> {
-    let oldest = |part: &Part<'a>| group.pending(part).last().map(|e| e.seq);
     let pending: Vec<(u32, u32)> = group
         .members
         .iter()
-        .filter_map(|(rank, part)| Some((*rank, oldest(part)?)))
+        .filter_map(|(rank, part)| Some((*rank, group.oldest_pending(part)?)))
         .collect();
     let Some(seq) = pending.iter().map(|(_, seq)| *seq).min() else {
         return Stand::Quiet;

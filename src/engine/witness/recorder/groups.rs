@@ -88,6 +88,12 @@ impl<'a> GroupRec<'a> {
         self.backend != "gloo"
     }
 
+    /// The number of the oldest collective that a member is not through.
+    #[must_use]
+    pub fn oldest_pending(&self, part: &Part<'a>) -> Option<u32> {
+        self.pending(part).last().map(|entry| entry.seq)
+    }
+
     /// Collectives of a member that are not through, newest first.
     pub fn pending<'p>(&'p self, part: &Part<'a>) -> impl Iterator<Item = &'a Entry> + use<'p, 'a> {
         let newest_first = part.calls.collectives.iter().rev();

@@ -93,12 +93,6 @@ fn stage(member: &MemberView) -> &'static str {
 
 pub(in crate::views::tui) struct Collectives<'a>(pub(in crate::views::tui) Scene<'a>);
 
-impl Widget for Collectives<'_> {
-    fn render(self, area: Rect, buf: &mut Buffer) {
-        (&self).render(area, buf);
-    }
-}
-
 impl Widget for &Collectives<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
         let Scene { ui, snapshot, .. } = self.0;

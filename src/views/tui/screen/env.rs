@@ -68,12 +68,6 @@ fn meaning(name: &str) -> Option<(bool, String)> {
 
 pub(in crate::views::tui) struct Environment<'a>(pub(in crate::views::tui) Scene<'a>);
 
-impl Widget for Environment<'_> {
-    fn render(self, area: Rect, buf: &mut Buffer) {
-        (&self).render(area, buf);
-    }
-}
-
 impl Widget for &Environment<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
         let Scene { ui, snapshot, .. } = self.0;

@@ -18,12 +18,6 @@ const BESIDE: u16 = 150;
 
 pub(in crate::views::tui) struct FindingList<'a>(pub(in crate::views::tui) Scene<'a>);
 
-impl Widget for FindingList<'_> {
-    fn render(self, area: Rect, buf: &mut Buffer) {
-        (&self).render(area, buf);
-    }
-}
-
 impl Widget for &FindingList<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
         let Scene { ui, snapshot, .. } = self.0;

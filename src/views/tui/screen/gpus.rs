@@ -79,12 +79,6 @@ fn pair(pair: &Pair, other: u32) -> String {
 
 pub(in crate::views::tui) struct GpuTable<'a>(pub(in crate::views::tui) Scene<'a>);
 
-impl Widget for GpuTable<'_> {
-    fn render(self, area: Rect, buf: &mut Buffer) {
-        (&self).render(area, buf);
-    }
-}
-
 impl Widget for &GpuTable<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
         let Scene { ui, snapshot, .. } = self.0;

@@ -50,12 +50,6 @@ fn content() -> Vec<Row> {
     rows
 }
 
-impl Widget for Help<'_> {
-    fn render(self, area: Rect, buf: &mut Buffer) {
-        (&self).render(area, buf);
-    }
-}
-
 impl Widget for &Help<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
         let ui = self.0.ui;

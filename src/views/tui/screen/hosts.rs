@@ -18,12 +18,6 @@ const CELL: usize = 30;
 
 pub(in crate::views::tui) struct HostTable<'a>(pub(in crate::views::tui) Scene<'a>);
 
-impl Widget for HostTable<'_> {
-    fn render(self, area: Rect, buf: &mut Buffer) {
-        (&self).render(area, buf);
-    }
-}
-
 impl Widget for &HostTable<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
         let Scene { ui, snapshot, .. } = self.0;

@@ -16,12 +16,6 @@ use super::window;
 
 pub(in crate::views::tui) struct LogView<'a>(pub(in crate::views::tui) Scene<'a>);
 
-impl Widget for LogView<'_> {
-    fn render(self, area: Rect, buf: &mut Buffer) {
-        (&self).render(area, buf);
-    }
-}
-
 impl Widget for &LogView<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
         let ui = self.0.ui;

@@ -25,12 +25,6 @@ const READABLE: usize = 110;
 
 pub(in crate::views::tui) struct Overview<'a>(pub(in crate::views::tui) Scene<'a>);
 
-impl Widget for Overview<'_> {
-    fn render(self, area: Rect, buf: &mut Buffer) {
-        (&self).render(area, buf);
-    }
-}
-
 impl Widget for &Overview<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
         let Scene { ui, snapshot, .. } = self.0;

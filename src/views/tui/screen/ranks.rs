@@ -92,12 +92,6 @@ fn found(rank: &RankView, filter: &str) -> bool {
 
 pub(in crate::views::tui) struct RankTable<'a>(pub(in crate::views::tui) Scene<'a>);
 
-impl Widget for RankTable<'_> {
-    fn render(self, area: Rect, buf: &mut Buffer) {
-        (&self).render(area, buf);
-    }
-}
-
 /// Widths of the columns that differ from job to job.
 struct Columns {
     rank: usize,

@@ -21,12 +21,6 @@ const SHORT: Duration = Duration::from_millis(300);
 
 pub(in crate::views::tui) struct Header<'a>(pub(in crate::views::tui) Scene<'a>);
 
-impl Widget for Header<'_> {
-    fn render(self, area: Rect, buf: &mut Buffer) {
-        (&self).render(area, buf);
-    }
-}
-
 impl Widget for &Header<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
         let Scene {
