@@ -12,7 +12,7 @@ mod stand;
 
 use std::collections::BTreeSet;
 
-use super::{Draft, Scene};
+use super::{Draft, Scene, wait};
 use crate::engine::dump::{Common, Entry};
 use crate::engine::finding::Finding;
 use crate::engine::vocab::Role;
@@ -35,9 +35,10 @@ pub(super) fn detect(scene: &Scene<'_>, explained: bool) -> Vec<Finding> {
         return found;
     }
     let groups = &scene.recorded.groups;
+    let still = wait::stands_still(scene);
     let stands: Vec<Stand<'_>> = groups
         .iter()
-        .map(|group| Stand::of(&recorder.common, group))
+        .map(|group| Stand::of(&recorder.common, group, still))
         .collect();
     let pairs = p2p::unmatched(&recorder.common, groups);
     let waits = Waits::of(&stands, &pairs);
@@ -78,7 +79,7 @@ impl Waits {
         let mut wanted: BTreeSet<u32> = BTreeSet::new();
         for stand in stands {
             match stand {
-                Stand::Behind(lag) => {
+                Stand::Behind(lag) | Stand::Unbegun(lag) => {
                     waiting.extend(lag.ahead.iter().copied());
                     wanted.extend(lag.behind.iter().copied());
                 }

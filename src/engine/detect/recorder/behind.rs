@@ -9,6 +9,7 @@ use crate::engine::detect::ranges;
 use crate::engine::dump::{Common, Entry};
 use crate::engine::finding::Finding;
 use crate::engine::vocab::{Confidence, Role};
+use crate::engine::witness::recorder::GroupRec;
 
 /// Ranks of each side that are cited.
 const CITED: usize = 3;
@@ -16,6 +17,7 @@ const CITED: usize = 3;
 pub(super) fn findings(scene: &Scene<'_>, stands: &[Stand<'_>], waits: &Waits) -> Vec<Finding> {
     let lags = stands.iter().filter_map(|stand| match stand {
         Stand::Behind(lag) => finding(scene, lag, waits),
+        Stand::Unbegun(lag) => unbegun(scene, lag, waits),
         _ => None,
     });
     lags.take(MOST_GROUPS).collect()
@@ -35,15 +37,21 @@ fn finding(scene: &Scene<'_>, lag: &Lag<'_>, waits: &Waits) -> Option<Finding> {
     let last = lag
         .behind
         .iter()
-        .find_map(|rank| group.members[rank].calls.collectives.last());
+        .find_map(|rank| last_call(scene, group, *rank));
     let mut draft = Draft::new(scene, "RANK001")?;
     let function = first.map(|e| common.call(e.call).function().to_owned());
-    let last_words = last.map(|e| format!("{}{}", common.call(e.call).words(), at_site(common, e)));
+    let elsewhere = last.filter(|(of, _)| of.name != group.name);
+    let last_words =
+        last.map(|(_, e)| format!("{}{}", common.call(e.call).words(), at_site(common, e)));
     draft
         .fact("ordinal", lag.seq.to_string())
         .fact("function", function.unwrap_or_default())
         .fact("comm", group.name.clone())
         .fact("last", last_words.unwrap_or_default())
+        .fact(
+            "elsewhere",
+            elsewhere.map_or_else(String::new, |(of, _)| format!("on {}", of.name)),
+        )
         .fact("waiting", ranges(lag.ahead.iter().copied()))
         .named(lag.behind.iter().copied())
         .ranks(lag.behind.iter().chain(&lag.ahead).copied())
@@ -62,8 +70,8 @@ fn finding(scene: &Scene<'_>, lag: &Lag<'_>, waits: &Waits) -> Option<Finding> {
     }
     draft.finding().comm = Some(group.name.clone());
     for rank in lag.behind.iter().take(CITED) {
-        if let Some(entry) = group.members[rank].calls.collectives.last() {
-            cite(scene, &mut draft, group, *rank, entry);
+        if let Some((of, entry)) = last_call(scene, group, *rank) {
+            cite(scene, &mut draft, of, *rank, entry);
         }
     }
     for rank in lag.ahead.iter().take(CITED) {
@@ -71,7 +79,54 @@ fn finding(scene: &Scene<'_>, lag: &Lag<'_>, waits: &Waits) -> Option<Finding> {
             cite(scene, &mut draft, group, *rank, entry);
         }
     }
-    draft.sites(sites(common, lag, first, last));
+    draft.sites(sites(common, lag, first, last.map(|(_, entry)| entry)));
+    Some(draft.finish())
+}
+
+/// The last collective of a rank in a group; of one that never called any there, its last call in any group.
+fn last_call<'s>(
+    scene: &'s Scene<'_>,
+    group: &'s GroupRec<'_>,
+    rank: u32,
+) -> Option<(&'s GroupRec<'s>, &'s Entry)> {
+    if let Some(entry) = group.members.get(&rank)?.calls.collectives.last() {
+        return Some((group, entry));
+    }
+    let groups = scene.recorded.groups.iter();
+    let calls = groups.filter_map(|of| {
+        let calls = of.members.get(&rank)?.calls;
+        let last = calls.collectives.iter().chain(&calls.p2p);
+        Some((of, last.max_by_key(|e| e.record_id)?))
+    });
+    calls.max_by_key(|(_, entry)| entry.record_id)
+}
+
+/// Ranks whose GPUs have not begun what those of the others stand in.
+fn unbegun(scene: &Scene<'_>, lag: &Lag<'_>, waits: &Waits) -> Option<Finding> {
+    let common = &scene.job.recorder.common;
+    let group = lag.group;
+    let ranks = || lag.behind.iter().chain(&lag.ahead);
+    let entry = ranks().find_map(|rank| group.members[rank].at(lag.seq).first())?;
+    let mut draft = Draft::new(scene, "FR007")?;
+    draft
+        .fact("call", common.call(entry.call).words())
+        .fact("ordinal", lag.seq.to_string())
+        .fact("comm", group.name.clone())
+        .fact("waiting", ranges(lag.ahead.iter().copied()))
+        .named(lag.behind.iter().copied())
+        .ranks(ranks().copied())
+        .accuse(lag.behind.intersection(&waits.roots).copied());
+    if waits.is_symptom(&lag.behind) {
+        draft.symptom();
+    }
+    draft.finding().comm = Some(group.name.clone());
+    for side in [&lag.behind, &lag.ahead] {
+        for rank in side.iter().take(CITED) {
+            if let Some(entry) = group.members[rank].at(lag.seq).first() {
+                cite(scene, &mut draft, group, *rank, entry);
+            }
+        }
+    }
     Some(draft.finish())
 }
 

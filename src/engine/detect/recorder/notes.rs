@@ -107,8 +107,8 @@ pub(super) fn all_in(scene: &Scene<'_>, stands: &[Stand<'_>]) -> Option<Finding>
         return None;
     }
     let inside = stands.iter().find_map(|stand| match stand {
-        Stand::AllIn(inside) if inside.group.absent.is_empty() && inside.ranks.len() > 1 => {
-            Some(inside)
+        Stand::AllIn(inside) if inside.group.absent.is_empty() => {
+            (inside.ranks.len() + inside.through.len() > 1).then_some(inside)
         }
         _ => None,
     })?;
@@ -123,7 +123,11 @@ pub(super) fn all_in(scene: &Scene<'_>, stands: &[Stand<'_>]) -> Option<Finding>
         .fact("call", common.call(entry.call).words())
         .fact("ordinal", inside.seq.to_string())
         .fact("comm", group.name.clone())
-        .ranks(inside.ranks.iter().copied());
+        .ranks(inside.ranks.iter().chain(&inside.through).copied());
+    if !inside.through.is_empty() {
+        let [stuck, through] = [&inside.ranks, &inside.through].map(|r| ranges(r.iter().copied()));
+        draft.fact("stuck", stuck).fact("through", through);
+    }
     draft.finding().comm = Some(group.name.clone());
     for rank in inside.ranks.iter().take(CITED) {
         if let Some(entry) = group.members[rank].at(inside.seq).first() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use crate::engine::dump::{Common, Entry};
+use crate::engine::dump::{Common, Entry, Progress};
 use crate::engine::witness::recorder::{GroupRec, Part};
 
 /// The first thing that sets the ranks of a group apart.
@@ -15,7 +15,9 @@ pub(super) enum Stand<'a> {
     Differs(Split<'a>),
     /// Some never made a call that others wait in.
     Behind(Lag<'a>),
-    /// All ranks with a dump made the same last call and none is through it.
+    /// All made the same last call, and the GPUs of some have not begun it.
+    Unbegun(Lag<'a>),
+    /// All ranks with a dump made the same last call and none is through it, or not all of a job that stands still.
     AllIn(Inside<'a>),
 }
 
@@ -39,7 +41,7 @@ pub(super) struct Side<'a> {
 /// Ranks that are apart.
 pub(super) struct Lag<'a> {
     pub(super) group: &'a GroupRec<'a>,
-    /// Number of the call that is missing.
+    /// Number of the call that is missing, or not begun.
     pub(super) seq: u32,
     pub(super) behind: BTreeSet<u32>,
     pub(super) ahead: BTreeSet<u32>,
@@ -51,10 +53,13 @@ pub(super) struct Inside<'a> {
     /// Number of the call.
     pub(super) seq: u32,
     pub(super) ranks: BTreeSet<u32>,
+    /// Those that are through it.
+    pub(super) through: BTreeSet<u32>,
 }
 
 impl<'a> Stand<'a> {
-    pub(super) fn of(common: &Common, group: &'a GroupRec<'a>) -> Self {
+    /// `still`: the job is known to stand still, so that what differs is no moment of a moving one.
+    pub(super) fn of(common: &Common, group: &'a GroupRec<'a>, still: bool) -> Self {
         if let Some(seq) = first_difference(common, group) {
             let stuck = |part: &&Part<'_>| group.pending(part).any(|e| e.seq >= seq);
             return Self::Differs(Split {
@@ -64,7 +69,7 @@ impl<'a> Stand<'a> {
                 stuck: ranks_where(group, |part| stuck(&part)),
             });
         }
-        lag(common, group).unwrap_or_else(|| all_in(group))
+        lag(common, group).unwrap_or_else(|| all_in(group, still))
     }
 }
 
@@ -196,7 +201,7 @@ fn lag<'a>(common: &Common, group: &'a GroupRec<'a>) -> Option<Stand<'a>> {
     }))
 }
 
-fn all_in<'a>(group: &'a GroupRec<'a>) -> Stand<'a> {
+fn all_in<'a>(group: &'a GroupRec<'a>, still: bool) -> Stand<'a> {
     let pending: Vec<(u32, u32)> = group
         .members
         .iter()
@@ -206,14 +211,42 @@ fn all_in<'a>(group: &'a GroupRec<'a>) -> Stand<'a> {
         return Stand::Quiet;
     };
     let ranks: BTreeSet<u32> = pending.iter().map(|(rank, _)| *rank).collect();
-    // Where some are through it already, the others are only a moment behind.
-    let known = group
-        .members
-        .values()
-        .filter(|part| part.reached.is_some())
-        .count();
-    if ranks.len() < known {
+    let through = ranks_where(group, |part| part.reached.is_some());
+    let through: BTreeSet<u32> = through.difference(&ranks).copied().collect();
+    let whole = still && group.absent.is_empty();
+    // Where some are through it already, the others are only a moment behind, in a job that moves.
+    if !through.is_empty() && !whole {
         return Stand::Quiet;
     }
-    Stand::AllIn(Inside { group, seq, ranks })
+    if whole
+        && through.is_empty()
+        && let Some(lag) = unbegun(group, seq)
+    {
+        return Stand::Unbegun(lag);
+    }
+    Stand::AllIn(Inside {
+        group,
+        seq,
+        ranks,
+        through,
+    })
+}
+
+/// The GPUs of some stand in this call, and those of others have not begun it. Only where PyTorch times its calls
+/// does it know that one has begun: `started` nowhere says nothing.
+fn unbegun<'a>(group: &'a GroupRec<'a>, seq: u32) -> Option<Lag<'a>> {
+    let all = |progress| {
+        ranks_where(group, |part| {
+            let entries = part.at(seq);
+            !entries.is_empty() && entries.iter().all(|e| e.progress == progress)
+        })
+    };
+    let (behind, ahead) = (all(Progress::Scheduled), all(Progress::Started));
+    let apart = behind.len() + ahead.len() == group.members.len() && group.tells_completion();
+    (apart && !behind.is_empty() && behind.len() <= ahead.len()).then_some(Lag {
+        group,
+        seq,
+        behind,
+        ahead,
+    })
 }

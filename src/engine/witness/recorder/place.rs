@@ -42,18 +42,18 @@ impl<'a> Recorded<'a> {
     /// Brings the dumps together. `logs` is the number of ranks by the logs.
     #[must_use]
     pub fn of(recorder: &'a Recorder, logs: Option<u32>) -> Self {
-        let unread = recorder.unread.values();
-        let mut found = Self {
-            unread: unread.filter_map(|(name, _)| file_rank(name)).collect(),
-            ..Self::default()
-        };
+        let mut found = Self::default();
         let all: Vec<(SourceId, &Taken)> = recorder.dumps.iter().map(|(id, t)| (*id, t)).collect();
         let earlier = earlier_runs(&all);
         let present = || all.iter().filter(|(id, _)| !earlier.contains(id));
         found.world = world(present().map(|(_, t)| *t));
         let known = found.world.max(logs).unwrap_or(0);
+        let unread = recorder.unread.values().map(|(name, _)| name.as_str());
+        let read = present().map(|(_, taken)| taken.name.as_str());
+        let names = Names::of(read.chain(unread.clone()));
+        found.unread = unread.filter_map(|name| names.rank(name)).collect();
         for (id, taken) in present() {
-            match rank_of(recorder, taken, found.world) {
+            match rank_of(recorder, taken, found.world, names) {
                 // A name alone makes no rank.
                 Some(rank) if taken.says_nothing() && rank >= known => found.silent.push(*id),
                 Some(rank) => found.claim(rank, *id, taken),
@@ -169,16 +169,18 @@ fn world<'a>(all: impl Iterator<Item = &'a Taken> + Clone) -> Option<u32> {
     spans.max().or_else(mentioned).map(|rank| rank + 1)
 }
 
-fn rank_of(recorder: &Recorder, taken: &Taken, world: Option<u32>) -> Option<u32> {
+fn rank_of(recorder: &Recorder, taken: &Taken, world: Option<u32>, names: Names) -> Option<u32> {
     let own = &taken.dump.mentioned;
-    let possible = |rank: &u32| {
-        *rank < limits::RANKS
-            && world.is_none_or(|world| *rank < world)
-            && own.iter().all(|list| list.ranks.contains(rank))
+    let exists = |rank: &u32| *rank < limits::RANKS && world.is_none_or(|world| *rank < world);
+    let possible = |rank: &u32| exists(rank) && own.iter().all(|list| list.ranks.contains(rank));
+    // A dump that says its rank, or is called `rank` and a number, may know groups of others too.
+    let member = |rank: &u32| {
+        exists(rank) && (own.is_empty() || own.iter().any(|list| list.ranks.contains(rank)))
     };
     let said = taken.dump.rank.or_else(|| by_peers(recorder, taken));
-    said.filter(possible)
-        .or_else(|| file_rank(&taken.name).filter(possible))
+    said.or_else(|| named_rank(file_name(&taken.name)))
+        .filter(member)
+        .or_else(|| names.rank(&taken.name).filter(possible))
         .or_else(|| {
             // The only rank that all its groups have in common.
             let fewest = own.iter().min_by_key(|list| list.ranks.len())?;
@@ -196,20 +198,62 @@ fn by_peers(recorder: &Recorder, taken: &Taken) -> Option<u32> {
     })
 }
 
-/// `fr_rank_3`, `node-7_trace_3.json.gz`, `rank12/dump.pkl` → 3, 3, 12
-fn file_rank(name: &str) -> Option<u32> {
-    let mut parts = name.rsplit('/');
-    let mut stem = parts.next()?;
-    let whole = stem;
+/// Which of the numbers in the names of a job's dumps is the rank, where they do not say `rank`: the last one that
+/// is another in each name, counted from the end. `0.node3`, `1.node3` → the second last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Names {
+    from_end: usize,
+}
+
+impl Names {
+    fn of<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Self {
+        let unsaid = names.filter(|name| named_rank(file_name(name)).is_none());
+        let all: Vec<Vec<u32>> = unsaid.map(|name| numbers(stem(name))).collect();
+        let fewest = all.iter().map(Vec::len).min().unwrap_or(0);
+        let apart = |from_end: &usize| {
+            let mut seen = BTreeSet::new();
+            all.iter()
+                .all(|numbers| seen.insert(numbers[numbers.len() - 1 - from_end]))
+        };
+        Self {
+            from_end: (0..fewest).find(apart).unwrap_or(0),
+        }
+    }
+
+    /// `fr_rank_3`, `node-7_trace_3.json.gz`, `rank12/dump.pkl` → 3, 3, 12
+    fn rank(self, name: &str) -> Option<u32> {
+        let stem = stem(name);
+        let ends_in_number = stem.ends_with(|c: char| c.is_ascii_digit());
+        named_rank(file_name(name))
+            .or_else(|| {
+                let numbers = numbers(stem);
+                let at = numbers.len().checked_sub(1 + self.from_end)?;
+                (ends_in_number || self.from_end > 0).then(|| numbers[at])
+            })
+            .or_else(|| name.rsplit('/').skip(1).find_map(named_rank))
+    }
+}
+
+fn file_name(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// The file's name without what tells of its form: `a/trace_3.json.gz` → `trace_3`
+fn stem(name: &str) -> &str {
+    let mut stem = file_name(name);
     while let Some((front, end)) = stem.rsplit_once('.') {
         if front.is_empty() || !ENDS.contains(&end) {
             break;
         }
         stem = front;
     }
-    named_rank(whole)
-        .or_else(|| trailing_number(stem))
-        .or_else(|| parts.find_map(named_rank))
+    stem
+}
+
+/// Every number in it.
+fn numbers(text: &str) -> Vec<u32> {
+    let parts = text.split(|c: char| !c.is_ascii_digit());
+    parts.filter_map(|digits| digits.parse().ok()).collect()
 }
 
 /// The number behind the last `rank`.
@@ -219,11 +263,6 @@ fn named_rank(text: &str) -> Option<u32> {
     let rest = rest.trim_start_matches(['_', '-', '.', '=']);
     let digits = rest.find(|c: char| !c.is_ascii_digit());
     rest[..digits.unwrap_or(rest.len())].parse().ok()
-}
-
-fn trailing_number(text: &str) -> Option<u32> {
-    let start = text.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    text[start..].parse().ok()
 }
 
 #[cfg(test)]
@@ -250,7 +289,29 @@ mod tests {
             ("", None),
             ("frank", None),
         ] {
-            assert_eq!(file_rank(name), rank, "{name}");
+            assert_eq!(Names::default().rank(name), rank, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_number_that_differs_is_the_rank() {
+        for (names, ranks) in [
+            (["0.node3", "1.node3", "2.node3"], [0, 1, 2]),
+            (
+                ["gpu-0.cluster-7", "gpu-1.cluster-7", "gpu-2.cluster-7"],
+                [0, 1, 2],
+            ),
+            (
+                ["node-7_trace_3", "node-7_trace_4", "node-8_trace_5"],
+                [3, 4, 5],
+            ),
+            // Two runs of one rank: the last number stays.
+            (["run1_trace_3", "run2_trace_3", "run2_trace_4"], [3, 3, 4]),
+            (["a_rank_1.host5", "a_rank_2.host5", "0.host5"], [1, 2, 5]),
+        ] {
+            let all = Names::of(names.into_iter());
+            let found = names.map(|name| all.rank(name));
+            assert_eq!(found, ranks.map(Some), "{names:?}");
         }
     }
 }
