@@ -102,6 +102,17 @@ fn new_and_old_servers_answer() {
     }
 }
 
+/// A server whose JSON is broken is asked for text.
+#[test]
+fn broken_json_is_asked_for_as_text() {
+    let server = Server::start(|client| {
+        let json = fixture("rank-killed-16/ras.json");
+        let torn = &json[..json.len() / 2];
+        speak(client, true, &fixture("rank-killed-16/ras.txt"), torn);
+    });
+    assert_eq!(server.ask().unwrap(), fixture("rank-killed-16/ras.txt"));
+}
+
 #[test]
 fn bad_servers_are_refused_in_time() {
     let silent: Serve = |client| loop_until_closed(client);
@@ -310,4 +321,38 @@ fn a_watch_asks_and_records() {
     );
     let json: serde_json::Value = serde_json::from_slice(&live).unwrap();
     assert_eq!(json["verdict"]["ranks"], serde_json::json!([6]));
+}
+
+/// Once the job stands still, the address that the logs name on this host is asked unasked, and the user is told.
+#[test]
+fn who_listens_on_this_host_is_asked_unasked() {
+    let server = Server::start(new);
+    let port = server
+        .endpoint
+        .to_string()
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .to_owned();
+    let host = nix::unistd::gethostname().unwrap();
+    let host = host.to_string_lossy();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("rank0.log");
+    let line = |text: &str| format!("{host}:41:41 [0] NCCL INFO {text}\n");
+    let listens = format!("RAS client listening socket at 127.0.0.1<{port}>");
+    fs::write(&log, line("NCCL version 2.28.9+cuda13.0") + &line(&listens)).unwrap();
+    let log = log.to_str().unwrap();
+    let watch = |more: &[&str]| {
+        let mut args = vec!["watch", "--stuck", "--until-finding"];
+        args.extend(more);
+        args.push(log);
+        let output = unhang(&args);
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let text = watch(&["--timeout=20s"]);
+    assert!(text.contains("NCCL RAS was asked"), "{text}");
+    assert!(text.contains("rank 6"), "{text}");
+    let text = watch(&["--no-ras", "--timeout=1s"]);
+    assert!(!text.contains("RAS was asked"), "{text}");
 }

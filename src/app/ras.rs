@@ -29,6 +29,8 @@ pub struct Asking {
     pub off: bool,
     /// Ask whatever the version.
     pub force: bool,
+    /// The user says that the job stands still.
+    pub stuck: bool,
     /// Between two questions.
     pub every: Duration,
 }
@@ -39,6 +41,7 @@ impl Default for Asking {
             endpoints: Vec::new(),
             off: false,
             force: false,
+            stuck: false,
             every: Duration::from_secs(30),
         }
     }
@@ -113,7 +116,7 @@ pub(crate) fn poll(asking: &Asking, ids: &[SourceId], sender: &Sender, clock: Cl
         let snapshot = sender.shared.snapshot();
         let unasked = asking.endpoints.is_empty();
         let endpoints = if unasked {
-            if !stands_still(&snapshot) {
+            if !stands_still(&snapshot, asking.stuck) {
                 continue;
             }
             named(&snapshot, &here)
@@ -170,7 +173,7 @@ pub(crate) fn poll(asking: &Asking, ids: &[SourceId], sender: &Sender, clock: Cl
 }
 
 /// Unasked, only a job that seems to hang is asked: a moving one learns nothing from it.
-fn stands_still(snapshot: &Snapshot) -> bool {
+fn stands_still(snapshot: &Snapshot, claimed: bool) -> bool {
     let last = snapshot
         .job
         .ranks
@@ -185,7 +188,7 @@ fn stands_still(snapshot: &Snapshot) -> bool {
         let open = |m: &crate::engine::snapshot::MemberView| m.started && !m.complete && !m.ended;
         comm.members.iter().any(open)
     };
-    (quiet || matches!(snapshot.verdict.state, State::Hung | State::Waiting))
+    (claimed || quiet || matches!(snapshot.verdict.state, State::Hung | State::Waiting))
         && !snapshot.job.comms.iter().any(opening)
 }
 

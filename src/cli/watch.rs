@@ -75,6 +75,7 @@ pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
         ras: Asking {
             off: args.no_ras,
             every: args.ras_every.max(RAS_EVERY),
+            stuck: args.claim.stuck == Some(None),
             ..args.ras.asking()?
         },
         no_gpu: args.no_gpu,
@@ -170,6 +171,7 @@ fn follow(
     let mut line = progress::Line::new();
     let mut messages_told = 0;
     let mut following_told = None;
+    let mut ras_told = false;
     let mut seen = 0;
     loop {
         let status = handle.status();
@@ -186,6 +188,12 @@ fn follow(
             messages::warning(text);
         }
         messages_told = status.messages.len();
+        if status.asked_ras > 0 && !ras_told {
+            messages::note(
+                "NCCL RAS was asked what each rank has launched, which changes nothing there (--no-ras: never)",
+            );
+            ras_told = true;
+        }
         if let Following::Polling(why) = &status.following
             && following_told.as_ref() != Some(why)
         {

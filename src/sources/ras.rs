@@ -20,7 +20,8 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use crate::engine::ras::REPLY_BYTES;
+use crate::engine::ids::SourceId;
+use crate::engine::ras::{REPLY_BYTES, Refused, parse};
 use crate::error::{InputError, in_words};
 
 /// Where RAS listens unless `NCCL_RAS_ADDR` says otherwise.
@@ -129,18 +130,28 @@ impl Endpoint {
     /// # Errors
     /// If nobody listens, if what listens is not RAS, or if the report does not come in time.
     pub fn ask(&self, patience: Patience) -> Result<Vec<u8>, InputError> {
+        let report = self.report(patience, true)?;
+        let broken = |problem: &Refused| matches!(problem, Refused::Cut(_) | Refused::Unlike(_));
+        match parse(SourceId(0), &report) {
+            // Where a server's JSON is broken, its text is not.
+            Err(problem) if broken(&problem) => self.report(patience, false).or(Ok(report)),
+            _ => Ok(report),
+        }
+    }
+
+    fn report(&self, patience: Patience, json: bool) -> Result<Vec<u8>, InputError> {
         let mut session = self.greeted(patience)?;
         session.say(&format!("TIMEOUT {LEG}"))?;
         session.line()?;
-        session.say("SET FORMAT json")?;
-        let json = session.line()? == "OK";
+        let json = json && {
+            session.say("SET FORMAT json")?;
+            session.line()? == "OK"
+        };
         // Verbose changes the text only: how many ranks of a group it lists.
         session.say(if json { "STATUS" } else { "VERBOSE STATUS" })?;
         session.rest()
     }
-}
 
-impl Endpoint {
     /// A session with somebody who answers.
     fn greeted(&self, patience: Patience) -> Result<Session<'_>, InputError> {
         let end = Instant::now() + patience.whole;
