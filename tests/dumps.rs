@@ -223,11 +223,16 @@ fn a_running_job_is_silent() {
     let mut dumps = equal(4, 5);
     dumps[0].entries.last_mut().unwrap().state = "completed";
     dumps[1].entries.last_mut().unwrap().state = "scheduled";
-    for claimed in [false, true] {
-        let answer = ask(&named(&dumps), claimed);
-        assert!(answer.findings.is_empty(), "{:?}", answer.findings);
-    }
-    assert_eq!(ask(&named(&dumps), false).verdict.state, State::Healthy);
+    let answer = ask(&named(&dumps), false);
+    assert!(answer.findings.is_empty(), "{:?}", answer.findings);
+    assert_eq!(answer.verdict.state, State::Healthy);
+    // Of a job that stands still it is said, and nobody is accused of it.
+    let answer = ask(&named(&dumps), true);
+    assert_eq!(causes(&answer), ["FR003"]);
+    assert!(answer.verdict.ranks.is_empty());
+    let title = &lead(&answer).title;
+    let parts = "ranks 1-3 got no further, rank 0 is through it";
+    assert!(title.ends_with(parts), "{title}");
     // A dump that was taken earlier: whoever is beyond a call that needs everybody shows that all made it.
     let mut dumps = equal(4, 50);
     dumps[2].entries.truncate(20);
@@ -390,6 +395,10 @@ fn a_wait_is_followed_through_groups_to_the_rank_that_waits_for_nobody() {
     let answer = stuck(&dumps);
     assert_eq!(answer.verdict.ranks, [3], "{}", answer.verdict.summary);
     assert_eq!(causes(&answer), ["RANK001"]);
+    // Rank 3 called nothing in the group that it is waited for in: where it was last is told all the same.
+    let sites = lead(&answer).sites.as_deref().unwrap_or_default();
+    let last = "rank 3 last called all_reduce at train.py:1 (main)";
+    assert!(sites.starts_with(last), "{sites}");
     let symptoms = answer
         .findings
         .iter()
@@ -487,6 +496,47 @@ fn everybody_in_the_same_call_is_no_fault_of_a_rank() {
     assert!(missing.contains("reduction"), "{missing}");
 }
 
+/// The GPU of a rank has not begun the call that those of the others stand in.
+#[test]
+fn a_gpu_that_has_not_begun_the_call_is_waited_for() {
+    let idle = |dumps: &mut [Dump], ranks: &[usize]| {
+        for rank in ranks {
+            dumps[*rank].entries.last_mut().unwrap().state = "scheduled";
+        }
+    };
+    let mut dumps = equal(8, 5);
+    idle(&mut dumps, &[3]);
+    for order in orders(&named(&dumps)) {
+        let answer = ask(&order, true);
+        assert_eq!(causes(&answer), ["FR007"]);
+        assert_eq!(answer.verdict.ranks, [3]);
+    }
+    assert!(ask(&named(&dumps), false).findings.is_empty(), "a moment");
+    // Most have not begun: they are no odd ones. None has: PyTorch does not time its calls.
+    idle(&mut dumps, &[0, 1, 2, 4, 5]);
+    assert_eq!(causes(&stuck(&dumps)), ["FR003"]);
+    idle(&mut dumps, &[6, 7]);
+    assert_eq!(causes(&stuck(&dumps)), ["FR003"]);
+    // Whoever stands in another group's call is held there.
+    let mut dumps = equal(4, 5);
+    idle(&mut dumps, &[3]);
+    for rank in [2, 3] {
+        dumps[rank].groups.push(group(1, &[2, 3]));
+        dumps[rank]
+            .entries
+            .insert(4, open(call(1, 1, "all_gather", &[8])));
+    }
+    dumps[2].entries[4].seq = 1;
+    let answer = stuck(&dumps);
+    let of = |id| answer.findings.iter().find(|f| f.id == id);
+    assert_eq!(of("FR007").unwrap().role, Role::Symptom);
+    assert!(
+        answer.verdict.ranks.is_empty(),
+        "{}",
+        answer.verdict.summary
+    );
+}
+
 /// Ranks enqueue ahead of the GPU: what is queued behind a call that nobody is through says nothing.
 #[test]
 fn who_has_queued_more_is_no_further() {
@@ -546,6 +596,13 @@ fn names_of_files_may_be_anything() {
             "fr_rank_2.host8",
             "fr_rank_3.host8",
         ],
+        ["0.node3", "1.node3", "2.node3", "3.node3"],
+        [
+            "gpu-node-0.cluster-7",
+            "gpu-node-1.cluster-7",
+            "gpu-node-2.cluster-7",
+            "gpu-node-3.cluster-7",
+        ],
     ];
     for names in names {
         let files: Vec<(String, Vec<u8>)> = names
@@ -569,6 +626,17 @@ fn names_of_files_may_be_anything() {
             .iter()
             .any(|f| f.id == "FR004" && f.title.contains("which rank wrote it"))
     );
+}
+
+/// A dump may list a group that its rank is not in.
+#[test]
+fn a_group_of_others_does_not_make_a_dump_nobodys() {
+    let mut dumps = equal(4, 5);
+    dumps[2].entries.last_mut().unwrap().datatype = "Double";
+    for dump in &mut dumps {
+        dump.groups.push(group(1, &[0, 1]));
+    }
+    assert_eq!(stuck(&dumps).verdict.ranks, [2]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! NCCL RAS beside the logs, and alone.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -10,6 +11,7 @@ use unhang::engine::ids::SourceId;
 use unhang::engine::input::{EndReason, Input, SourceInfo, SourceKind, Time};
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::vocab::{Class, Role, Severity, State};
+use unhang::engine::witness::Witness;
 use unhang::engine::{Engine, Options};
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::builtin);
@@ -271,6 +273,10 @@ fn both_witnesses_stand_in_one_finding() {
         sources.contains(&"rank0.log") && sources.contains(&"ras.txt"),
         "{sources:?}"
     );
+    assert_eq!(
+        cause.witnesses,
+        BTreeSet::from([Witness::Log, Witness::Ras])
+    );
 }
 
 #[test]
@@ -284,6 +290,25 @@ fn equal_counts_are_called_blind_beside_a_mismatch() {
         seen.findings
             .iter()
             .any(|f| f.id == "RAS005" && f.role == Role::Note)
+    );
+}
+
+/// Equal numbers of launches speak against a rank that never made a call.
+#[test]
+fn equal_counts_are_no_support_for_a_rank_that_is_behind() {
+    let job = job("cases", "skipped-collective");
+    let answer = fs::read_to_string(job.folder.join("ras.json")).expect("an answer");
+    let equal = answer.replace("\"AllReduce\": 2", "\"AllReduce\": 3");
+    assert_ne!(answer, equal);
+    let mut driver = Driver::new().logs(&job);
+    let source = driver.source("ras.json", SourceKind::Ras);
+    let seen = driver.asked(source, 1, equal.as_bytes()).verdict(true);
+    assert_eq!(seen.verdict.ranks, [1]);
+    let note = seen.findings.iter().find(|f| f.id == "FR005");
+    let title = &note.expect("a note").title;
+    assert!(
+        title.contains("the logs point at rank 1 (RANK001), NCCL RAS counts equally many"),
+        "{title}"
     );
 }
 

@@ -223,6 +223,7 @@ pub fn run(scene: &Scene<'_>) -> Vec<Finding> {
     });
     let dumps = recorder::detect(scene, explained);
     join::join(scene, &mut found, dumps);
+    found.extend(ras::blind(scene, &found));
     variables::detect(scene, &mut found);
     compare::disambiguate(scene, &mut found);
     found.sort_by(|a, b| (&a.id, &a.comm, &a.accused).cmp(&(&b.id, &b.comm, &b.accused)));

@@ -16,6 +16,8 @@ pub enum Witness {
     Log,
     /// Dumps of PyTorch's Flight Recorder.
     Dump,
+    /// Answers of NCCL RAS.
+    Ras,
     /// What the GPUs say of themselves.
     Gpu,
     /// What the operating system says of the processes.
@@ -29,6 +31,7 @@ impl Witness {
         match self {
             Self::Log => "log",
             Self::Dump => "dump",
+            Self::Ras => "ras",
             Self::Gpu => "gpu",
             Self::Process => "process",
         }

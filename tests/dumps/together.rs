@@ -80,6 +80,29 @@ fn where_logs_and_dumps_disagree_both_sides_are_shown() {
     assert_eq!(note.role, Role::Note);
 }
 
+/// By the logs one calls something else, by the dumps another one never came.
+#[test]
+fn they_may_disagree_about_what_is_wrong_too() {
+    let dumps = dumps_of("cases/mismatch-count-16");
+    let mut dumps: Vec<(&str, &[u8])> = dumps
+        .iter()
+        .map(|d| (d.name.as_str(), d.bytes.as_slice()))
+        .collect();
+    // Rank 9's dump goes for rank 4's, and a usual one for rank 9's.
+    let at =
+        |dumps: &[(&str, &[u8])], rank: &str| dumps.iter().position(|(n, _)| n.ends_with(rank));
+    let (nine, four) = (at(&dumps, "_9").unwrap(), at(&dumps, "_4").unwrap());
+    (dumps[nine].1, dumps[four].1) = (dumps[four].1, dumps[nine].1);
+    let answer = together("cases/mismatch-count-16", |_| true, &dumps);
+    assert_eq!(answer.verdict.ranks, [9]);
+    let note = answer.findings.iter().find(|f| f.id == "FR005");
+    let title = &note.expect("a note").title;
+    assert!(
+        title.contains("the logs point at rank 9 (COLL001), the dumps point at rank 4"),
+        "{title}"
+    );
+}
+
 #[test]
 fn dumps_of_another_job_are_left_out() {
     let dumps = dumps_of("cases/mismatch-count-16");

@@ -26,8 +26,14 @@ pub(super) fn join(scene: &Scene<'_>, found: &mut Vec<Finding>, others: Vec<Find
             _ => {
                 let against = found
                     .iter()
-                    .find(|f| open(f) && open(&other) && contradicts(f, &other));
-                disagree.extend(against.and_then(|f| contradiction(scene, f, &other)));
+                    .position(|f| open(f) && open(&other) && contradicts(f, &other));
+                if let Some(at) = against {
+                    disagree.extend(contradiction(scene, &found[at], &other));
+                    // What a dump says of calls is more than a number of launches.
+                    if found[at].witnesses.first() == Some(&Witness::Ras) {
+                        found.remove(at);
+                    }
+                }
                 found.push(other);
             }
         }
@@ -68,9 +74,14 @@ fn same_matter(a: &Finding, b: &Finding) -> bool {
     meet && accused
 }
 
-/// They name others of the same ranks for the same thing.
+/// They name others for the same standstill: the same class, or who is missing by one calls something else by the
+/// other.
 fn contradicts(a: &Finding, b: &Finding) -> bool {
-    a.class == b.class && a.ranks == b.ranks && name_others(a, b)
+    let calls = |f: &Finding| matches!(f.class, Class::MissingRank | Class::MismatchedCollective);
+    let same = a.class == b.class && a.ranks == b.ranks;
+    let causes = a.role == Role::Cause && b.role == Role::Cause;
+    let other_class = causes && calls(a) && calls(b) && !a.ranks.is_disjoint(&b.ranks);
+    (same || other_class) && name_others(a, b)
 }
 
 /// Both name somebody, and nobody is named by both.
@@ -128,20 +139,6 @@ fn merge(known: Finding, other: Finding) -> Finding {
 /// A note with both sides.
 pub(super) fn contradiction(scene: &Scene<'_>, log: &Finding, other: &Finding) -> Option<Finding> {
     let mut draft = Draft::new(scene, "FR005")?;
-    let says = |f: &Finding| {
-        let who = match f {
-            _ if f.id.starts_with("RAS") => "NCCL RAS points at",
-            _ if f.witnesses.contains(&Witness::Log) => "the logs point at",
-            _ => "the dumps point at",
-        };
-        let rank = if f.accused.len() == 1 {
-            "rank"
-        } else {
-            "ranks"
-        };
-        let ranks = ranges(f.accused.iter().copied());
-        format!("{who} {rank} {ranks} ({})", f.id)
-    };
     draft
         .fact("one", says(log))
         .fact("other", says(other))
@@ -155,4 +152,20 @@ pub(super) fn contradiction(scene: &Scene<'_>, log: &Finding, other: &Finding) -
     draft.finding().evidence = evidence.cloned().collect();
     draft.finding().witnesses = log.witnesses.union(&other.witnesses).copied().collect();
     Some(draft.build())
+}
+
+/// Whom a finding's witnesses point at, with its rule.
+pub(super) fn says(f: &Finding) -> String {
+    let who = match f.witnesses.first() {
+        Some(Witness::Ras) => "NCCL RAS points at",
+        Some(Witness::Dump) => "the dumps point at",
+        _ => "the logs point at",
+    };
+    let rank = if f.accused.len() == 1 {
+        "rank"
+    } else {
+        "ranks"
+    };
+    let ranks = ranges(f.accused.iter().copied());
+    format!("{who} {rank} {ranks} ({})", f.id)
 }

@@ -9,18 +9,25 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::join::{contradiction, name_others};
+use super::join::{contradiction, name_others, says};
 use super::wait::{self, End};
 use super::{Draft, Scene, ranges};
-use crate::engine::finding::{Evidence, Finding};
+use crate::engine::finding::Finding;
 use crate::engine::job::{Answer, CommKey, CommRec, Kept};
 use crate::engine::ras::{Counts, Process, RasComm};
-use crate::engine::vocab::{Class, Confidence, Role};
+use crate::engine::vocab::{Class, Confidence, Phase, Role};
+use crate::engine::witness::Witness;
 
 /// Evidence lines taken of one side.
 const LINES: usize = 3;
 /// Communicators that are reported at most.
 const MOST_COMMS: usize = 8;
+
+/// Builds a finding that rests on RAS.
+fn finish(mut draft: Draft<'_>) -> Finding {
+    draft.finding().witnesses = BTreeSet::from([Witness::Ras]);
+    draft.build()
+}
 
 /// Adds what RAS shows, or joins it to what the logs show.
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
@@ -50,7 +57,6 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     for finding in new {
         join(scene, finding, found);
     }
-    found.extend(blind(scene, found));
     found.extend(
         others
             .first()
@@ -95,7 +101,7 @@ fn of_another_job(scene: &Scene<'_>, answer: &Answer) -> Option<Finding> {
     for line in lines.take(LINES) {
         draft.evidence(line, None);
     }
-    Some(draft.build())
+    Some(finish(draft))
 }
 
 /// The communicators that the answers tell of, each once: the newest answer's word counts.
@@ -343,7 +349,7 @@ fn behind(scene: &Scene<'_>, apart: &Apart<'_>, roots: BTreeSet<u32>) -> Option<
     draft.finding().comm = Some(apart.name());
     apart.evidence(&mut draft, behind);
     apart.evidence(&mut draft, ahead);
-    Some(draft.build())
+    Some(finish(draft))
 }
 
 /// Ranks that have launched other functions than their peers.
@@ -399,7 +405,7 @@ fn differ(scene: &Scene<'_>, apart: &Apart<'_>) -> Option<Finding> {
             }
         }
     }
-    Some(draft.build())
+    Some(finish(draft))
 }
 
 fn function_name(function: &str) -> String {
@@ -484,7 +490,7 @@ fn silent(
             }
         }
     }
-    Some(draft.build())
+    Some(finish(draft))
 }
 
 /// Joins a finding of RAS to the one of the logs that says the same; else adds it. Where the logs name others, they
@@ -509,8 +515,8 @@ fn join(scene: &Scene<'_>, finding: Finding, found: &mut Vec<Finding>) {
             found.extend(note);
         }
         Some(known) => {
-            let lines: Vec<Evidence> = finding.evidence;
-            known.evidence.extend(lines);
+            known.evidence.extend(finding.evidence);
+            known.witnesses.extend(finding.witnesses);
             if known.confidence == Confidence::Possible && known.accused == finding.accused {
                 known.confidence = Confidence::Likely;
             }
@@ -519,21 +525,46 @@ fn join(scene: &Scene<'_>, finding: Finding, found: &mut Vec<Finding>) {
     }
 }
 
-/// The logs show that calls differ, and RAS shows nothing: said, since who asks RAS first believes it.
-fn blind(scene: &Scene<'_>, found: &[Finding]) -> Option<Finding> {
-    let cause = found
-        .iter()
-        .find(|f| f.role == Role::Cause && f.class == Class::MismatchedCollective)?;
+/// Calls differ or are missing by the other witnesses, and RAS shows nothing: said, since who asks RAS first
+/// believes it.
+pub(super) fn blind(scene: &Scene<'_>, found: &[Finding]) -> Option<Finding> {
     let mut answers = scene.job.ras.last.iter();
-    let answer = answers.find(|answer| {
+    let equal = answers.any(|answer| {
         let reply = &answer.reply;
         let quiet = |comm: &RasComm| comm.counts.is_empty() && comm.missing.is_empty();
         reply.total > 0 && reply.comms.iter().all(quiet)
-    })?;
-    let mut draft = Draft::new(scene, "RAS005")?;
-    draft
-        .fact("comms", answer.reply.total.to_string())
-        .ranks(cause.ranks.iter().copied());
+    });
+    if !equal {
+        return None;
+    }
+    let apart = |f: &&Finding| {
+        f.role == Role::Cause
+            && !f.witnesses.contains(&Witness::Ras)
+            && f.phase == Phase::Collective
+    };
+    let cause = found.iter().filter(apart).find_map(|f| match f.class {
+        Class::MismatchedCollective => Some((f, "RAS005")),
+        // RAS counts launches of some functions, and a rank that is behind in one of them is behind there too.
+        Class::MissingRank if !f.accused.is_empty() && f.id == "RANK001" => Some((f, "FR005")),
+        _ => None,
+    });
+    let (cause, rule) = cause?;
+    let mut draft = Draft::new(scene, rule)?;
+    draft.ranks(cause.ranks.iter().copied());
     draft.finding().comm.clone_from(&cause.comm);
-    Some(draft.build())
+    if rule == "RAS005" {
+        let witness = if cause.witnesses.contains(&Witness::Log) {
+            "the logs show"
+        } else {
+            "the dumps show"
+        };
+        draft.fact("witness", witness);
+    } else {
+        draft.fact("one", says(cause)).fact(
+            "other",
+            "NCCL RAS counts equally many launches on all ranks",
+        );
+        draft.finding().evidence = cause.evidence.iter().take(LINES).cloned().collect();
+    }
+    Some(finish(draft))
 }
