@@ -15,6 +15,8 @@ use unhang::engine::vocab::{Class, Role, Severity, State};
 mod drive;
 #[path = "dumps/files.rs"]
 mod files;
+#[path = "dumps/pipelines.rs"]
+mod pipelines;
 #[path = "../examples/synth_dumps/dump.rs"]
 mod synth;
 #[path = "dumps/together.rs"]

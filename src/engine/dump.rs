@@ -18,6 +18,9 @@ pub enum DumpError {
     /// No byte in it.
     #[error("it is empty: the process ended before it could write its dump")]
     Empty,
+    /// Its file cannot be read or unpacked.
+    #[error("{0}")]
+    Unreadable(String),
     /// It ends in the middle of a value.
     #[error(
         "it is cut off after {at} bytes: the process ended while it wrote, or the copy is incomplete"

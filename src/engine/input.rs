@@ -88,7 +88,7 @@ pub struct ProcessLoad {
     pub cpu_percent: Option<u32>,
     /// Its threads.
     pub threads: Option<u32>,
-    /// Those that NCCL named.
+    /// Those that NCCL named, which it does with NCCL_SET_THREAD_NAME=1.
     pub nccl_threads: Option<u32>,
 }
 

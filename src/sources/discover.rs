@@ -70,7 +70,7 @@ pub struct Discoverer {
     given: HashSet<PathBuf>,
     /// Files that were no log when they looked like this, and dumps that were given.
     refused: HashMap<PathBuf, (u64, Option<SystemTime>)>,
-    /// Names of dumps without the number at their end: an empty file called so is a dump that was not written.
+    /// Names of dumps without the number at their end: a file called so that is none is one that was not written.
     dump_names: HashSet<PathBuf>,
     /// Problems already told.
     told: HashSet<PathBuf>,
@@ -85,7 +85,8 @@ struct Walk {
     folders: HashSet<(u64, u64)>,
     files: HashMap<(u64, u64), PathBuf>,
     links: Vec<PathBuf>,
-    empty: Vec<(PathBuf, u64, Option<SystemTime>)>,
+    /// Files that are no log: if they are called like dumps, they are broken ones.
+    doubtful: Vec<(PathBuf, (u64, Option<SystemTime>), &'static str)>,
     entries: usize,
 }
 
@@ -124,7 +125,7 @@ impl Discoverer {
             folders: HashSet::new(),
             files: HashMap::new(),
             links: Vec::new(),
-            empty: Vec::new(),
+            doubtful: Vec::new(),
             entries: 0,
         };
         for arg in self.args.clone() {
@@ -133,12 +134,11 @@ impl Discoverer {
         for link in std::mem::take(&mut walk.links) {
             self.file(&link, Chosen::BySearch, &mut walk);
         }
-        for (path, len, modified) in std::mem::take(&mut walk.empty) {
-            let look = (len, modified);
+        for (path, look, why) in std::mem::take(&mut walk.doubtful) {
             if self.dump_names.contains(&without_number(&path)) {
                 self.give_dump(&path, Packing::Plain, look, &mut walk);
             } else {
-                self.refuse(&path, look, "empty", &mut walk);
+                self.refuse(&path, look, why, &mut walk);
             }
         }
         self.first = false;
@@ -351,13 +351,13 @@ impl Discoverer {
             }
             Ok(Guess::Journal) => self.refuse(path, look, A_JOURNAL, walk),
             Ok(Guess::Dump(packing)) => self.give_dump(path, packing, look, walk),
-            Ok(Guess::Empty) => walk.empty.push((path.to_owned(), look.0, look.1)),
+            Ok(Guess::Empty) => walk.doubtful.push((path.to_owned(), look, "empty")),
             Ok(Guess::Not(why)) if chosen == Chosen::ByName => {
                 self.given.insert(path.to_owned());
                 let problem = InputError::because("read", path, format!("it is {why}, not a log"));
                 walk.found.problems.push(problem);
             }
-            Ok(Guess::Not(why)) => self.refuse(path, look, why, walk),
+            Ok(Guess::Not(why)) => walk.doubtful.push((path.to_owned(), look, why)),
             Err(error) => walk
                 .found
                 .problems

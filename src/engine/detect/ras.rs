@@ -13,6 +13,7 @@ use super::join::{contradiction, name_others, says};
 use super::wait::{self, End};
 use super::{Draft, Scene, ranges};
 use crate::engine::finding::Finding;
+use crate::engine::ids::SourceId;
 use crate::engine::job::{Answer, CommKey, CommRec, Kept};
 use crate::engine::ras::{Counts, Process, RasComm};
 use crate::engine::vocab::{Class, Confidence, Phase, Role};
@@ -36,14 +37,14 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         // The job ended and nothing was wrong: an answer of another time, or of another job.
         return;
     }
-    let pids = pids(scene);
+    let ids = Ids::of(scene);
     let mut new = Vec::new();
     let mut apart = Vec::new();
     let all = scene.job.ras.last.iter();
-    let (others, ours): (Vec<&Answer>, _) = all.partition(|a| foreign(scene, &pids, a));
+    let (others, ours): (Vec<&Answer>, _) = all.partition(|a| foreign(scene, &ids.pids, a));
     let comms = newest(ours);
     for (answer, comm) in &comms {
-        apart.extend(Apart::of(scene, &pids, answer, comm));
+        apart.extend(Apart::of(scene, &ids, answer, comm));
     }
     let roots = roots(&apart);
     for (apart, roots) in apart.iter().zip(roots).take(MOST_COMMS) {
@@ -53,7 +54,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             behind(scene, apart, roots)
         });
     }
-    new.extend(silent(scene, &pids, &comms, found));
+    new.extend(silent(scene, &ids, &comms, found));
     for finding in new {
         join(scene, finding, found);
     }
@@ -82,11 +83,19 @@ fn foreign(scene: &Scene<'_>, pids: &Pids, answer: &Answer) -> bool {
 
 /// Every process that an answer names.
 fn processes(answer: &Answer) -> impl Iterator<Item = &Process> {
-    let comms = answer.reply.comms.iter().flat_map(|comm| {
-        let sides = comm.counts.iter().flat_map(|counts| &counts.sides);
-        sides.flat_map(|side| &side.ranks).chain(&comm.missing)
-    });
+    let comms = answer.reply.comms.iter().flat_map(processes_of);
     comms.chain(&answer.reply.dead)
+}
+
+/// Those of one communicator.
+fn processes_of(comm: &RasComm) -> impl Iterator<Item = &Process> {
+    let sides = comm.counts.iter().flat_map(|counts| &counts.sides);
+    sides.flat_map(|side| &side.ranks).chain(&comm.missing)
+}
+
+/// The address and pid of a process: in containers several have the same pid.
+fn place(process: &Process) -> Option<(String, u32)> {
+    Some((process.node.clone()?, process.pid?))
 }
 
 /// Says that an answer was not believed.
@@ -134,6 +143,45 @@ struct Places<'s> {
     /// It spans the world.
     whole: bool,
     pids: &'s Pids,
+    told: Option<&'s Told>,
+}
+
+/// World ranks of the processes that a communicator of the whole world lists; `None` where one has several.
+type Told = BTreeMap<(String, u32), Option<u32>>;
+
+/// What tells which world rank a process is.
+struct Ids {
+    pids: Pids,
+    /// By answer.
+    told: BTreeMap<SourceId, Told>,
+}
+
+impl Ids {
+    fn of(scene: &Scene<'_>) -> Self {
+        let answers = scene.job.ras.last.iter();
+        let told = answers.map(|answer| (answer.source, told(scene, answer)));
+        Self {
+            pids: pids(scene),
+            told: told.collect(),
+        }
+    }
+}
+
+fn told(scene: &Scene<'_>, answer: &Answer) -> Told {
+    let world = scene.ranks.world.unwrap_or(answer.reply.largest);
+    let mut told = Told::new();
+    let whole = answer.reply.comms.iter();
+    let whole = whole.filter(|comm| comm.nranks == Some(world));
+    for process in whole.flat_map(processes_of) {
+        let (Some(rank), Some(place)) = (process.rank, place(process)) else {
+            continue;
+        };
+        let known = told.entry(place).or_insert(Some(rank));
+        if *known != Some(rank) {
+            *known = None;
+        }
+    }
+    told
 }
 
 /// World ranks by pid; `None` where several have it: containers count their pids anew.
@@ -153,13 +201,14 @@ fn pids(scene: &Scene<'_>) -> Pids {
 }
 
 impl<'s> Places<'s> {
-    fn of(scene: &'s Scene<'_>, pids: &'s Pids, answer: &Answer, comm: &RasComm) -> Self {
+    fn of(scene: &'s Scene<'_>, ids: &'s Ids, answer: &Answer, comm: &RasComm) -> Self {
         let world = scene.ranks.world.unwrap_or(answer.reply.largest);
         Self {
+            told: ids.told.get(&answer.source),
             scene,
             known: known(scene, comm.hash),
             whole: comm.nranks == Some(world),
-            pids,
+            pids: &ids.pids,
         }
     }
 
@@ -170,6 +219,7 @@ impl<'s> Places<'s> {
         known
             .and_then(|known| self.scene.ranks.world_rank(self.scene.job, known, rank))
             .or_else(|| self.whole.then_some(rank))
+            .or_else(|| *self.told?.get(&place(process)?)?)
             .or_else(|| *self.pids.get(&process.pid?)?)
     }
 }
@@ -188,7 +238,7 @@ struct Apart<'a> {
 
 impl<'a> Apart<'a> {
     /// `None` while a job moves: in one that runs, some rank has always launched a moment less.
-    fn of(scene: &Scene<'_>, pids: &Pids, answer: &Answer, comm: &'a RasComm) -> Option<Self> {
+    fn of(scene: &Scene<'_>, ids: &Ids, answer: &'a Answer, comm: &'a RasComm) -> Option<Self> {
         if comm.counts.is_empty() {
             return None;
         }
@@ -204,7 +254,7 @@ impl<'a> Apart<'a> {
             world: BTreeMap::new(),
             lines: BTreeMap::new(),
         };
-        let places = Places::of(scene, pids, answer, comm);
+        let places = Places::of(scene, ids, answer, comm);
         for counts in &comm.counts {
             apart.take(&places, counts);
         }
@@ -245,12 +295,14 @@ impl<'a> Apart<'a> {
                 }
             }
         }
-        let most = launched.values().max().copied().unwrap_or_default();
+        // Whoever has launched more than the least waits for those that launched it, however far it has come.
+        let least = launched.values().min().copied().unwrap_or_default();
+        let equal = launched.values().all(|times| *times == least);
         for (rank, times) in &launched {
             let Some(world) = self.world.get(rank) else {
                 continue;
             };
-            if *times < most {
+            if *times == least && !equal {
                 self.behind.insert(*world);
             } else {
                 self.ahead.insert(*world);
@@ -314,13 +366,14 @@ fn roots(apart: &[Apart<'_>]) -> Vec<BTreeSet<u32>> {
 fn behind(scene: &Scene<'_>, apart: &Apart<'_>, roots: BTreeSet<u32>) -> Option<Finding> {
     // The function in which most ranks are ahead says what they wait in.
     let (function, launched) = apart.launched.iter().max_by_key(|(_, ranks)| {
-        let most = ranks.values().max().copied();
-        ranks.values().filter(|n| Some(**n) == most).count()
+        let least = ranks.values().min().copied();
+        ranks.values().filter(|n| Some(**n) > least).count()
     })?;
-    let most = launched.values().max().copied()?;
     let least = launched.values().min().copied()?;
-    let (ahead, behind): (Vec<u32>, Vec<u32>) =
-        launched.keys().partition(|rank| launched[rank] == most);
+    let (behind, ahead): (Vec<u32>, Vec<u32>) =
+        launched.keys().partition(|rank| launched[rank] == least);
+    let further = || ahead.iter().map(|rank| launched[rank]);
+    let (next, most) = (further().min()?, further().max()?);
     let mut draft = Draft::new(scene, "RAS001")?;
     // One that is ahead of several others may have made a call too many.
     let alone = ahead.len() == 1 && behind.len() > 1;
@@ -335,7 +388,14 @@ fn behind(scene: &Scene<'_>, apart: &Apart<'_>, roots: BTreeSet<u32>) -> Option<
         .fact("function", function_name(function))
         .fact("comm", apart.name())
         .fact("behind", times(least))
-        .fact("ahead", times(most))
+        .fact(
+            "ahead",
+            if next == most {
+                times(most)
+            } else {
+                format!("{next} to {most} times")
+            },
+        )
         .fact("ordinal", (least + 1).to_string())
         .fact("waiting", ranges(waiting.iter().copied()))
         .named(named.iter().copied())
@@ -429,14 +489,14 @@ fn times(n: u64) -> String {
 /// nothing says that the others wait: a job that ends takes its processes one after another.
 fn silent(
     scene: &Scene<'_>,
-    pids: &Pids,
+    ids: &Ids,
     comms: &[(&Answer, &RasComm)],
     found: &[Finding],
 ) -> Option<Finding> {
     let mut ranks: BTreeMap<u32, &Process> = BTreeMap::new();
     let (mut frozen, mut dead) = (false, false);
     for (answer, comm) in comms {
-        let places = Places::of(scene, pids, answer, comm);
+        let places = Places::of(scene, ids, answer, comm);
         let gone: BTreeSet<Option<u32>> = answer.reply.dead.iter().map(|p| p.pid).collect();
         for process in &comm.missing {
             // It answers: it has only left this communicator, or not come yet.

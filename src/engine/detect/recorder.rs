@@ -40,24 +40,27 @@ pub(super) fn detect(scene: &Scene<'_>, explained: bool) -> Vec<Finding> {
         .iter()
         .map(|group| Stand::of(&recorder.common, group, still))
         .collect();
-    let pairs = p2p::unmatched(&recorder.common, groups);
-    let waits = Waits::of(&stands, &pairs);
+    let lanes = p2p::Lanes::of(&recorder.common, groups);
+    let pairs = &lanes.unmatched;
+    let waits = Waits::of(&stands, &lanes);
     let differing = stands.iter().filter_map(|s| calls::finding(scene, s));
     found.extend(differing.take(MOST_GROUPS));
     found.extend(behind::findings(scene, &stands, &waits));
-    found.extend(p2p::findings(scene, &pairs, &waits));
+    found.extend(p2p::findings(scene, pairs, &waits));
     if waits.no_root && waits.held.is_empty() && !found.iter().any(|f| f.id == "COLL007") {
-        behind::circle(scene, &stands, &pairs, &mut found);
+        behind::circle(scene, &stands, pairs, &mut found);
     }
     let cause = found.iter().any(|f| f.role == Role::Cause);
     found.extend(notes::without_dump(
         scene,
         &stands,
+        &lanes,
         &waits,
         explained || cause,
     ));
     if !cause && !explained {
-        found.extend(notes::all_in(scene, &stands));
+        let stalled = notes::all_in(scene, &stands);
+        found.extend(stalled.or_else(|| p2p::stalled(scene, &lanes)));
     }
     found
 }
@@ -71,33 +74,36 @@ struct Waits {
     roots: BTreeSet<u32>,
     /// Everybody who is waited for waits: in a circle, or for what holds others.
     no_root: bool,
+    /// Ranks whose standing follows from a root or from what holds somebody, over any number of steps.
+    led: BTreeSet<u32>,
 }
 
 impl Waits {
-    fn of(stands: &[Stand<'_>], pairs: &[p2p::Unmatched<'_>]) -> Self {
-        let (mut waiting, mut held) = (BTreeSet::new(), BTreeSet::new());
-        let mut wanted: BTreeSet<u32> = BTreeSet::new();
+    fn of(stands: &[Stand<'_>], lanes: &p2p::Lanes<'_>) -> Self {
+        let mut held = lanes.held();
+        // Who waits for whom.
+        let mut steps: Vec<(BTreeSet<u32>, BTreeSet<u32>)> = Vec::new();
         for stand in stands {
             match stand {
                 Stand::Behind(lag) | Stand::Unbegun(lag) => {
-                    waiting.extend(lag.ahead.iter().copied());
-                    wanted.extend(lag.behind.iter().copied());
+                    steps.push((lag.ahead.clone(), lag.behind.clone()));
                 }
                 Stand::AllIn(inside) if inside.group.absent.is_empty() => {
                     held.extend(inside.ranks.iter().copied());
                 }
                 Stand::AllIn(inside) => {
-                    waiting.extend(inside.ranks.iter().copied());
-                    wanted.extend(inside.group.absent.iter().copied());
+                    steps.push((inside.ranks.clone(), inside.group.absent.clone()));
                 }
                 Stand::Differs(split) => held.extend(split.stuck.iter().copied()),
                 Stand::Quiet => {}
             }
         }
-        for pair in pairs {
-            waiting.insert(pair.waits);
-            wanted.insert(pair.peer);
-        }
+        let pairs = lanes.unmatched.iter().chain(&lanes.absent);
+        steps.extend(pairs.map(|p| (BTreeSet::from([p.waits]), BTreeSet::from([p.peer]))));
+        let all = |side: fn(&(BTreeSet<u32>, BTreeSet<u32>)) -> &BTreeSet<u32>| -> BTreeSet<u32> {
+            steps.iter().flat_map(side).copied().collect()
+        };
+        let (waiting, wanted) = (all(|step| &step.0), all(|step| &step.1));
         let stands_somewhere = |rank: &u32| waiting.contains(rank) || held.contains(rank);
         let roots: BTreeSet<u32> = wanted
             .iter()
@@ -105,17 +111,34 @@ impl Waits {
             .filter(|r| !stands_somewhere(r))
             .collect();
         let no_root = !wanted.is_empty() && roots.is_empty();
+        let mut led: BTreeSet<u32> = roots.union(&held).copied().collect();
+        // Each step is taken once at most, when somebody it leads to is known.
+        let mut open: Vec<_> = steps.iter().collect();
+        loop {
+            let known = open.len();
+            open.retain(|(waits, wanted)| {
+                let leads = wanted.iter().any(|rank| led.contains(rank));
+                if leads {
+                    led.extend(waits.iter().copied());
+                }
+                !leads
+            });
+            if open.len() == known {
+                break;
+            }
+        }
         Self {
             held,
             roots,
             no_root,
+            led,
         }
     }
 
     /// What is found about these ranks follows from something else.
     fn is_symptom(&self, wanted: &BTreeSet<u32>) -> bool {
         let own = wanted.iter().any(|rank| self.roots.contains(rank));
-        !own && (!self.roots.is_empty() || wanted.iter().any(|rank| self.held.contains(rank)))
+        !own && wanted.iter().any(|rank| self.led.contains(rank))
     }
 }
 

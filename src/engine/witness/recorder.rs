@@ -115,6 +115,13 @@ impl Recorder {
         }
     }
 
+    /// A dump is there, and its file could not be read or unpacked.
+    pub fn unreadable(&mut self, source: SourceId, name: String, why: String) {
+        self.dumps.remove(&source);
+        self.unread
+            .insert(source, (name, DumpError::Unreadable(why)));
+    }
+
     /// Why the dump of a source could not be read, or not in whole.
     #[must_use]
     pub fn problem(&self, source: SourceId) -> Option<String> {

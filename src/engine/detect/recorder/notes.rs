@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::p2p::Lanes;
 use super::stand::{Inside, Stand};
 use super::{Draft, Scene, Waits, at_site, cite};
 use crate::engine::detect::{ranges, wait};
@@ -16,6 +17,7 @@ const CITED: usize = 3;
 pub(super) fn without_dump(
     scene: &Scene<'_>,
     stands: &[Stand<'_>],
+    lanes: &Lanes<'_>,
     waits: &Waits,
     explained: bool,
 ) -> Option<Finding> {
@@ -37,13 +39,15 @@ pub(super) fn without_dump(
     let wanted: BTreeSet<u32> = waiting
         .iter()
         .flat_map(|i| i.group.absent.iter().copied())
+        .chain(lanes.absent.iter().map(|pair| pair.peer))
         .collect();
     let waiters: BTreeSet<u32> = waiting
         .iter()
         .flat_map(|i| i.ranks.iter().copied())
+        .chain(lanes.absent.iter().map(|pair| pair.waits))
         .collect();
-    // As many missing dumps as ranks that wait, or more: they were not collected, and say nothing.
-    let few = wanted.len() < waiters.len() || world == 2;
+    // As many missing dumps as there are, or more: they were not collected, and say nothing.
+    let few = without.len() < with.len() || world == 2;
     let accused: BTreeSet<u32> = if few {
         let roots = wanted.intersection(&waits.roots).copied();
         roots.filter(|rank| !left(rank)).collect()
@@ -94,6 +98,17 @@ pub(super) fn without_dump(
                 cite(scene, &mut draft, inside.group, *rank, entry);
             }
         }
+    }
+    for pair in lanes.absent.iter().take(CITED) {
+        if waiting.is_empty() {
+            let common = &scene.job.recorder.common;
+            let call = common.call(pair.entry.call).words();
+            draft
+                .fact("call", format!("{call}{}", at_site(common, pair.entry)))
+                .fact("comm", pair.group.name.clone());
+            draft.finding().comm = Some(pair.group.name.clone());
+        }
+        cite(scene, &mut draft, pair.group, pair.waits, pair.entry);
     }
     if !is_cause {
         draft.note();

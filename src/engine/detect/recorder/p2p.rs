@@ -6,15 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Draft, MOST_GROUPS, Scene, Waits, at_site, cite, site};
-use crate::engine::detect::ranges;
+use crate::engine::detect::{ranges, wait};
 use crate::engine::dump::{Common, Entry};
 use crate::engine::finding::Finding;
 use crate::engine::vocab::{Confidence, Role};
 use crate::engine::witness::recorder::{GroupRec, Part};
 
+/// Calls that are cited.
+const CITED: usize = 4;
+
 /// A call whose partner is missing, or is not its like.
 pub(super) struct Unmatched<'a> {
-    group: &'a GroupRec<'a>,
+    pub(super) group: &'a GroupRec<'a>,
     /// The rank that waits.
     pub(super) waits: u32,
     /// For whom.
@@ -25,6 +28,27 @@ pub(super) struct Unmatched<'a> {
     other: Option<&'a Entry>,
 }
 
+/// A call that has its partner, and stands all the same.
+pub(super) struct Open<'a> {
+    group: &'a GroupRec<'a>,
+    rank: u32,
+    peer: u32,
+    entry: &'a Entry,
+    /// The partner is not through either.
+    both: bool,
+}
+
+/// How the point-to-point calls of all ranks stand.
+#[derive(Default)]
+pub(super) struct Lanes<'a> {
+    /// Calls that wait for a partner who never comes, or is not their like.
+    pub(super) unmatched: Vec<Unmatched<'a>>,
+    /// Calls that wait for somebody without a dump, who may have called or not.
+    pub(super) absent: Vec<Unmatched<'a>>,
+    /// Calls that have their partner.
+    open: Vec<Open<'a>>,
+}
+
 /// What one rank called towards one peer.
 #[derive(Default)]
 struct Lane<'a> {
@@ -32,10 +56,37 @@ struct Lane<'a> {
     recvs: Vec<&'a Entry>,
 }
 
-/// Calls that wait for a partner who never comes.
-pub(super) fn unmatched<'a>(common: &Common, groups: &'a [GroupRec<'a>]) -> Vec<Unmatched<'a>> {
-    let mut found = Vec::new();
-    for group in groups {
+impl<'a> Lanes<'a> {
+    pub(super) fn of(common: &Common, groups: &'a [GroupRec<'a>]) -> Self {
+        let mut all = Self::default();
+        for group in groups {
+            all.add(common, group);
+        }
+        all
+    }
+
+    /// Ranks that stand in a call whose partner came. A batch is over only as a whole: who shares an open pair with a
+    /// rank that waits for somebody waits for that one.
+    pub(super) fn held(&self) -> BTreeSet<u32> {
+        let alone = self.unmatched.iter().filter(|pair| pair.other.is_none());
+        let mut waits: BTreeSet<u32> = alone.chain(&self.absent).map(|pair| pair.waits).collect();
+        let mut open: Vec<&Open<'_>> = self.open.iter().collect();
+        loop {
+            let known = open.len();
+            open.retain(|open| {
+                let led = waits.contains(&open.rank) || (open.both && waits.contains(&open.peer));
+                if led {
+                    waits.insert(open.rank);
+                }
+                !led
+            });
+            if open.len() == known {
+                return open.iter().map(|open| open.rank).collect();
+            }
+        }
+    }
+
+    fn add(&mut self, common: &Common, group: &'a GroupRec<'a>) {
         let lanes: BTreeMap<u32, BTreeMap<u32, Lane<'a>>> = group
             .members
             .iter()
@@ -45,7 +96,18 @@ pub(super) fn unmatched<'a>(common: &Common, groups: &'a [GroupRec<'a>]) -> Vec<
         let nothing = Lane::default();
         for (rank, towards) in &lanes {
             for (peer, mine) in towards {
+                let unmatched = |entry, other| Unmatched {
+                    group,
+                    waits: *rank,
+                    peer: *peer,
+                    entry,
+                    other,
+                };
                 let Some(part) = group.members.get(peer) else {
+                    let mut all = mine.sends.iter().chain(&mine.recvs);
+                    let waits = all.find(|entry| !group.is_done(entry));
+                    self.absent
+                        .extend(waits.map(|entry| unmatched(*entry, None)));
                     continue;
                 };
                 let theirs = lanes
@@ -57,19 +119,36 @@ pub(super) fn unmatched<'a>(common: &Common, groups: &'a [GroupRec<'a>]) -> Vec<
                     (&mine.sends, &theirs.recvs, true),
                     (&mine.recvs, &theirs.sends, false),
                 ] {
-                    let found_one = match_up(common, group, mine, theirs, wrapped, first);
-                    found.extend(found_one.map(|(entry, other)| Unmatched {
-                        group,
-                        waits: *rank,
-                        peer: *peer,
-                        entry,
-                        other,
-                    }));
+                    match match_up(common, group, mine, theirs, wrapped, first) {
+                        Some(Standing::Alone(entry)) => {
+                            self.unmatched.push(unmatched(entry, None));
+                        }
+                        Some(Standing::Differs(entry, other)) => {
+                            self.unmatched.push(unmatched(entry, Some(other)));
+                        }
+                        Some(Standing::Open { entry, both }) => self.open.push(Open {
+                            group,
+                            rank: *rank,
+                            peer: *peer,
+                            entry,
+                            both,
+                        }),
+                        None => {}
+                    }
                 }
             }
         }
     }
-    found
+}
+
+/// The first call of a lane that stands.
+enum Standing<'a> {
+    /// It has no partner.
+    Alone(&'a Entry),
+    /// Its partner does not fit.
+    Differs(&'a Entry, &'a Entry),
+    /// Its partner fits.
+    Open { entry: &'a Entry, both: bool },
 }
 
 fn lanes<'a>(common: &Common, group: &GroupRec<'a>, part: &Part<'a>) -> BTreeMap<u32, Lane<'a>> {
@@ -91,8 +170,7 @@ fn lanes<'a>(common: &Common, group: &GroupRec<'a>, part: &Part<'a>) -> BTreeMap
     lanes
 }
 
-/// The first of mine that waits and has no partner, or one that does not fit. A pair that does not fit is told
-/// from one side only.
+/// The first of mine that waits. A pair that does not fit is told from one side only.
 fn match_up<'a>(
     common: &Common,
     group: &GroupRec<'_>,
@@ -100,29 +178,63 @@ fn match_up<'a>(
     theirs: &[&'a Entry],
     wrapped: bool,
     tells_pairs: bool,
-) -> Option<(&'a Entry, Option<&'a Entry>)> {
-    let waits = |e: &&&Entry| !group.is_done(e);
+) -> Option<Standing<'a>> {
+    let done = |entry: &Entry| group.is_done(entry);
     if wrapped {
-        let first = mine.iter().find(waits)?;
-        return theirs
-            .iter()
-            .all(|e| group.is_done(e))
-            .then_some((*first, None));
+        let entry = *mine.iter().find(|entry| !done(entry))?;
+        let both = theirs.iter().any(|entry| !done(entry));
+        return Some(if both {
+            Standing::Open { entry, both }
+        } else {
+            Standing::Alone(entry)
+        });
     }
+    let mut open = None;
     for (at, entry) in mine.iter().enumerate() {
+        let stands = !done(entry);
         match theirs.get(at) {
-            Some(other) if tells_pairs => {
+            None if stands => return open.or(Some(Standing::Alone(entry))),
+            None => {}
+            Some(other) => {
                 let fits = common.call(entry.call).moved() == common.call(other.call).moved();
-                if !fits && (!group.is_done(entry) || !group.is_done(other)) {
-                    return Some((*entry, Some(*other)));
+                if !fits {
+                    if tells_pairs && (stands || !done(other)) {
+                        return Some(Standing::Differs(entry, other));
+                    }
+                } else if stands && open.is_none() {
+                    let both = !done(other);
+                    open = Some(Standing::Open { entry, both });
                 }
             }
-            Some(_) => {}
-            None if !group.is_done(entry) => return Some((*entry, None)),
-            None => {}
         }
     }
-    None
+    open
+}
+
+/// A send and its recv that fit, both made and neither through, in a job that stands still.
+pub(super) fn stalled(scene: &Scene<'_>, lanes: &Lanes<'_>) -> Option<Finding> {
+    if !wait::stands_still(scene) {
+        return None;
+    }
+    let common = &scene.job.recorder.common;
+    let held = lanes.held();
+    let stalled = || {
+        let open = lanes.open.iter();
+        open.filter(|open| open.both && held.contains(&open.rank))
+    };
+    let pair = stalled().next()?;
+    let mut draft = Draft::new(scene, "FR008")?;
+    draft
+        .fact("call", common.call(pair.entry.call).words())
+        .fact("at", site(common, pair.entry).unwrap_or_default())
+        .fact("comm", pair.group.name.clone())
+        .named([pair.rank, pair.peer])
+        .ranks([pair.rank, pair.peer]);
+    draft.finding().comm = Some(pair.group.name.clone());
+    for open in stalled().take(CITED) {
+        cite(scene, &mut draft, open.group, open.rank, open.entry);
+    }
+    Some(draft.finish())
 }
 
 pub(super) fn findings(scene: &Scene<'_>, pairs: &[Unmatched<'_>], waits: &Waits) -> Vec<Finding> {
