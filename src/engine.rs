@@ -138,6 +138,11 @@ impl Engine {
             } => {
                 self.flush(seen, source);
                 if let Some(Some(known)) = self.sources.get_mut(source.ix()) {
+                    if (known.info.kind, why) == (SourceKind::Dump, EndReason::Unreadable) {
+                        let name = known.info.name.clone();
+                        let why = detail.clone().unwrap_or_default();
+                        self.job.recorder.unreadable(source, name, why);
+                    }
                     known.ended = Some(why);
                     known.problem = detail.or(known.problem.take());
                 }

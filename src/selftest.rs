@@ -18,5 +18,6 @@ mod nccl;
 pub mod outcome;
 pub mod plan;
 pub mod protocol;
+pub mod remains;
 pub mod run;
 pub mod team;

@@ -8,9 +8,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use unhang::engine::catalog::Catalog;
+use unhang::engine::gpu::{Gpu, GpuSample, P2p, Pair};
 use unhang::probe::diagnosis::expect::{self, Answer};
 use unhang::probe::diagnosis::{Level, Trouble, diagnose};
 use unhang::probe::facts::Facts;
+use unhang::probe::gpus::Gpus;
 use unhang::probe::host::Host;
 use unhang::views::doctor::Report;
 use unhang::views::escape::Glyphs;
@@ -54,7 +57,7 @@ impl Seen {
         change(folder.path());
         let facts = Facts::of(&Host::at(folder.path()).unwrap());
         assert!(facts.late.is_empty());
-        let troubles = diagnose(&facts);
+        let troubles = diagnose(&facts, &Catalog::builtin());
         Self { facts, troubles }
     }
 
@@ -63,7 +66,7 @@ impl Seen {
             .troubles
             .iter()
             .filter(|trouble| trouble.level == level)
-            .map(|trouble| trouble.name)
+            .map(|trouble| trouble.name.as_ref())
             .collect();
         names.dedup();
         names
@@ -353,6 +356,70 @@ fn this_machine() {
                 .contains("no statement about NCCL is possible here"),
             "{text}"
         );
+    }
+}
+
+/// What NVML says of pairs decides whether there is P2P, and a variable that turns it off does as well.
+#[test]
+fn peer_to_peer_is_expected_of_nvml() {
+    let pair = |read: Option<P2p>| Pair {
+        a: 0,
+        b: 1,
+        read,
+        write: read,
+        nvlink: read,
+        ..Pair::default()
+    };
+    let says = |read: Option<P2p>| GpuSample {
+        gpus: (0..2)
+            .map(|index| Gpu {
+                index,
+                ..Gpu::default()
+            })
+            .collect(),
+        pairs: vec![pair(read)],
+        ..GpuSample::default()
+    };
+    let mut seen = Seen::of("laptop");
+    assert_eq!(seen.check("p2p"), Answer::NotMet);
+    for (read, answer, found) in [
+        (Some(P2p::Ok), Answer::Met, "1 of 1 pairs over NVLink"),
+        (Some(P2p::Chipset), Answer::NotMet, "not between GPUs 0-1"),
+        (None, Answer::CannotTell, "NVML does not tell"),
+    ] {
+        seen.facts.nvml = Some(says(read));
+        let checked = expect::check(&expect::parse("p2p").unwrap(), &seen.facts);
+        assert_eq!(checked.answer, answer, "{}", checked.found);
+        assert!(checked.found.contains(found), "{}", checked.found);
+    }
+    let mut seen = Seen::changed("laptop", |folder| {
+        with_variable(folder, "NCCL_P2P_DISABLE", "1");
+    });
+    seen.facts.nvml = Some(says(Some(P2p::Ok)));
+    assert_eq!(seen.check("p2p"), Answer::NotMet);
+}
+
+#[test]
+fn one_gpu_and_none_say_nothing_about_nccl() {
+    let mut seen = Seen::of("laptop");
+    seen.facts.gpus = Gpus::default();
+    for (gpus, words) in [
+        (0, Some("no GPU here")),
+        (1, Some("one GPU here")),
+        (2, None),
+    ] {
+        let gpu = |index| Gpu {
+            index,
+            ..Gpu::default()
+        };
+        seen.facts.nvml = Some(GpuSample {
+            gpus: (0..gpus).map(gpu).collect(),
+            ..GpuSample::default()
+        });
+        let text = seen.text().replace("\n ", "");
+        let said = "dry run only: no statement about NCCL is possible here";
+        assert_eq!(text.contains(said), words.is_some(), "{text}");
+        assert!(words.is_none_or(|words| text.contains(words)), "{text}");
     }
 }
 

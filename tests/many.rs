@@ -114,6 +114,11 @@ fn what_happens_to_a_rank_elsewhere_is_told_by_all() {
             assert_eq!(code, Some(10), "{fault}: {json:#}");
             let said = json["fault"].as_str().unwrap();
             assert!(said.contains(words), "{fault}: {said}");
+            // What rank 1's log says is diagnosed on rank 0's host, too.
+            if fault == "fail-init" {
+                let finding = &json["finding"];
+                assert_eq!(finding["rule"], "NET001", "{json:#}");
+            }
         }
         assert!(started.elapsed() < Duration::from_secs(60), "{fault}");
     }

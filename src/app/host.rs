@@ -50,11 +50,9 @@ fn as_printed(snapshot: &Snapshot, here: &str) -> Option<String> {
 /// # Errors
 /// If there are none to ask.
 pub fn gpus_once(snapshot: &Snapshot) -> Result<(String, GpuSample), NoGpus> {
-    let sampler = Sampler::start()?;
-    sampler.wait_for_all(PATIENCE);
     let here = here();
     let host = as_printed(snapshot, &here).unwrap_or(here);
-    Ok((host, sampler.sample()))
+    Ok((host, Sampler::once(PATIENCE)?))
 }
 
 /// What is looked at.

@@ -45,8 +45,9 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> anyhow::Result<u8> {
         Some(pid) => of_process(pid)?,
         None => Host::this(),
     };
-    let facts = Facts::of(&host);
-    let troubles = diagnose(&facts);
+    let facts = Facts::of(&host).and_nvml();
+    let (files, _sound) = common.rule_files();
+    let troubles = diagnose(&facts, &files.load(false).0);
     let expectations: Vec<_> = args
         .expect
         .iter()

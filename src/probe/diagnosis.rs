@@ -7,13 +7,17 @@ pub mod expect;
 mod gpus;
 mod libraries;
 mod limits;
+mod live;
 mod network;
 mod rdma;
 mod settings;
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::facts::Facts;
+use crate::engine::catalog::Catalog;
 use crate::engine::vocab::FixKind;
 
 /// How bad it is.
@@ -34,7 +38,7 @@ pub struct Trouble {
     /// How bad.
     pub level: Level,
     /// Its name, which never changes.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What it is, one line.
     pub title: String,
     /// Why it matters.
@@ -53,10 +57,10 @@ pub struct Cure {
 }
 
 impl Trouble {
-    fn new(level: Level, name: &'static str, title: impl Into<String>) -> Self {
+    fn new(level: Level, name: impl Into<Cow<'static, str>>, title: impl Into<String>) -> Self {
         Self {
             level,
-            name,
+            name: name.into(),
             title: title.into(),
             why: String::new(),
             fixes: Vec::new(),
@@ -89,11 +93,13 @@ impl Trouble {
     }
 }
 
-/// Everything that is to be said, the worst first.
+/// Everything that is to be said, the worst first. `catalog` has the rules that judge what NVML says beside
+/// a job.
 #[must_use]
-pub fn diagnose(facts: &Facts) -> Vec<Trouble> {
+pub fn diagnose(facts: &Facts, catalog: &Catalog) -> Vec<Trouble> {
     let mut found = Vec::new();
     gpus::check(facts, &mut found);
+    live::check(facts, catalog, &mut found);
     libraries::check(facts, &mut found);
     network::check(facts, &mut found);
     rdma::check(facts, &mut found);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::gpu::Sampler;
 use super::gpus::{self, Gpus};
 use super::host::{Host, within};
 use super::infiniband::{self, Rdma};
@@ -14,6 +15,7 @@ use super::limits::{self, Limits};
 use super::pci::{self, Pci};
 use super::routes;
 use super::variables::{self, Set};
+use crate::engine::gpu::GpuSample;
 
 /// How long a part may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,6 +33,8 @@ pub struct Facts {
     pub pid: Option<u32>,
     /// GPUs.
     pub gpus: Gpus,
+    /// What the driver's library NVML says of them now.
+    pub nvml: Option<GpuSample>,
     /// Libraries and packages.
     pub libraries: Libraries,
     /// The network.
@@ -99,16 +103,31 @@ impl Facts {
             pci: part(host, "pci", &mut late, move |host| pci::pci(host, &bus)),
             variables: variables::set(host),
             several_hosts: several_hosts(host),
+            nvml: None,
             gpus,
             libraries,
             late,
         }
     }
 
+    /// Asks NVML as well; where there is none, nothing changes.
+    #[must_use]
+    pub fn and_nvml(mut self) -> Self {
+        let asked = within(PATIENCE, || Sampler::once(PATIENCE / 2));
+        if asked.is_none() {
+            self.late.push("nvml");
+        }
+        self.nvml = asked.and_then(Result::ok);
+        self
+    }
+
     /// GPUs that a program here can use.
     #[must_use]
     pub fn usable_gpus(&self) -> usize {
-        self.gpus.usable(self.container.is_some())
+        let by_files = self.gpus.usable(self.container.is_some());
+        // Some kernels show GPUs to the driver's library alone.
+        let by_nvml = self.nvml.iter().flat_map(|sample| &sample.gpus);
+        by_files.max(by_nvml.filter(|gpu| gpu.trouble.is_none()).count())
     }
 
     /// Whether the job has several hosts, as its launcher says.

@@ -122,6 +122,16 @@ impl Sampler {
         Ok(sampler)
     }
 
+    /// One reading of every GPU that answers in time.
+    ///
+    /// # Errors
+    /// If there is nothing to look at.
+    pub fn once(patience: Duration) -> Result<GpuSample, NoGpus> {
+        let sampler = Self::start()?;
+        sampler.wait_for_all(patience);
+        Ok(sampler.sample())
+    }
+
     /// The last reading of every GPU; Xid events are given once.
     #[must_use]
     pub fn sample(&self) -> GpuSample {

@@ -170,18 +170,19 @@ fn share(before: &Known, used: u64, now: Instant) -> Option<u32> {
 
 /// NCCL is loaded, or threads bear its name.
 fn runs_nccl(folder: &Path) -> bool {
-    nccl_threads(folder).is_some_and(|threads| threads > 0)
+    nccl_threads(folder).is_some()
         || fs::read(folder.join("maps"))
             .is_ok_and(|maps| memchr::memmem::find(&maps, b"libnccl").is_some())
 }
 
-/// Threads that NCCL named (`NCCL Progress 0`, `NCCL Service 0`, `NCCL RAS`).
+/// Threads that NCCL named (`NCCL Progress 0`, `NCCL Service 0`, `NCCL RAS`). It does so only with
+/// NCCL_SET_THREAD_NAME=1 (src/debug.cc, 2.12.7-2.32), so that none proves nothing.
 fn nccl_threads(folder: &Path) -> Option<u32> {
     let tasks = fs::read_dir(folder.join("task")).ok()?;
     let named = tasks.take(THREADS).flatten().filter(|task| {
         fs::read(task.path().join("comm")).is_ok_and(|name| name.starts_with(b"NCCL"))
     });
-    u32::try_from(named.count()).ok()
+    u32::try_from(named.count()).ok().filter(|named| *named > 0)
 }
 
 #[cfg(test)]
@@ -226,6 +227,10 @@ mod tests {
             assert_eq!(state, expected, "{letter}");
             assert_eq!((load.threads, load.nccl_threads), (Some(3), Some(1)));
         }
+        // Without NCCL_SET_THREAD_NAME its threads have the program's name.
+        write(proc.path(), 7, "S", 0, 100, "python3");
+        let (_, load) = looker.look(7, None).expect("still the rank");
+        assert_eq!((load.threads, load.nccl_threads), (Some(3), None));
     }
 
     #[test]

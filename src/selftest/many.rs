@@ -12,12 +12,17 @@ use super::launcher::Place;
 use super::outcome::{Fault, Outcome, RankOutcome, Timed, fault};
 use super::plan::Plan;
 use super::protocol::Step;
+use super::remains::{Left, diagnose};
 use super::run::{Others, Runner};
 use super::team::{Team, seconds};
+use crate::engine::Engine;
 use crate::error::InputError;
 
 /// What ending children and looking at logs may take beyond deadlines.
 const SLACK: Duration = Duration::from_secs(10);
+
+/// Bytes of all logs together that ranks which failed tell the others.
+const LOGS: usize = 1 << 20;
 
 /// One rank, as it introduces itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,10 +40,12 @@ struct Told {
     wrong: Vec<(String, u32, u64, f64, f64)>,
     timed: Vec<Timed>,
     paths: Vec<String>,
+    /// Of a rank that failed.
+    left: Option<Left>,
 }
 
 /// Runs this process's rank, and gives the outcome of all of them. `fault` is why this rank cannot take part;
-/// the others are told.
+/// the others are told. `engine` is for what all that failed left together.
 ///
 /// # Errors
 /// If the child could not be started.
@@ -48,6 +55,7 @@ pub fn run(
     host: &str,
     fault: Option<String>,
     mut runner: Runner<'_>,
+    engine: Engine,
 ) -> Result<Outcome, InputError> {
     let apart = |why: String| Ok(nothing(plan, Fault::Apart(why)));
     let mut team = match Team::meet(place, plan.patience) {
@@ -88,7 +96,7 @@ pub fn run(
         }
         team
     });
-    let own = runner.run(plan)?;
+    let (own, left) = runner.run_and_leave(plan)?;
     let Ok(mut team) = courier.join() else {
         return apart("the thread that passes the unique id on ended".to_owned());
     };
@@ -102,11 +110,23 @@ pub fn run(
         wrong: own.wrong.clone(),
         timed: own.timed.clone(),
         paths: own.paths.clone(),
+        left: (own.fault.is_some()).then(|| left.within(LOGS / plan.world.max(1) as usize)),
     };
     // Who waits for a rank that failed does so for two steps at most: the one it is in and the next.
     let longest = plan.deadline(Step::Bandwidth) * 2 + SLACK;
     Ok(match team.exchange(told, longest) {
-        Ok(all) => merge(own, &all),
+        Ok(all) => {
+            let mut merged = merge(own, &all);
+            let lefts: Vec<&Left> = all
+                .iter()
+                .flatten()
+                .filter_map(|t| t.left.as_ref())
+                .collect();
+            if merged.fault.is_some() && !lefts.is_empty() {
+                merged.diagnosis = Some(Box::new(diagnose(engine, &lefts, &merged)));
+            }
+            merged
+        }
         Err(why) => Outcome {
             fault: own.fault.clone().or(Some(Fault::Apart(why))),
             ..own

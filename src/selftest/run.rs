@@ -17,10 +17,8 @@ use super::child::{Fault as Planted, Task};
 use super::outcome::{Ended, Fault, Outcome, RankOutcome, Timed, fault};
 use super::plan::{NOT_INHERITED, Plan, Seat};
 use super::protocol::{Event, LINE_BYTES, Step};
+use super::remains::{Left, diagnose};
 use crate::engine::Engine;
-use crate::engine::gpu::GpuSample;
-use crate::engine::ids::SourceId;
-use crate::engine::input::{EndReason, Input, ProcessLoad, ProcessState, SourceInfo, SourceKind};
 use crate::error::InputError;
 use crate::probe::gpu::Sampler;
 
@@ -32,8 +30,6 @@ const GRACE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 /// GPUs that do not answer are waited for no longer than this, after everything else.
 const GPU_PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of a log that are diagnosed.
-const LOG_BYTES: u64 = 64 << 20;
 
 /// What somebody who watches is told.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +86,15 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// If nothing could be started. What goes wrong after that is in the outcome.
-    pub fn run(mut self, plan: &Plan) -> Result<Outcome, InputError> {
+    pub fn run(self, plan: &Plan) -> Result<Outcome, InputError> {
+        self.run_and_leave(plan).map(|(outcome, _)| outcome)
+    }
+
+    /// Runs the plan to its end, and gives what it left as well, for a diagnosis beside other hosts'.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    pub fn run_and_leave(mut self, plan: &Plan) -> Result<(Outcome, Left), InputError> {
         let started = Instant::now();
         fs::create_dir_all(self.scratch)
             .map_err(|error| InputError::io("create", self.scratch, &error))?;
@@ -134,9 +138,9 @@ impl Runner<'_> {
             sampler.wait_for_all(GPU_PATIENCE);
             sampler.sample()
         });
-        let snapshot = diagnose(self.engine, self.scratch, plan, &outcome, gpus);
-        outcome.diagnosis = Some(Box::new(snapshot));
-        Ok(outcome)
+        let left = Left::of(self.scratch, plan, &outcome, gpus);
+        outcome.diagnosis = Some(Box::new(diagnose(self.engine, &[&left], &outcome)));
+        Ok((outcome, left))
     }
 
     fn start(&self, plan: &Plan, seat: &Seat, sender: &Sender<(usize, Heard)>) -> io::Result<Rank> {
@@ -433,12 +437,12 @@ fn state_of(pid: u32) -> Option<char> {
 }
 
 /// What a rank and its libraries print.
-fn log_of(scratch: &Path, rank: u32) -> PathBuf {
+pub(super) fn log_of(scratch: &Path, rank: u32) -> PathBuf {
     scratch.join(format!("rank{rank}.log"))
 }
 
 /// What NCCL logs.
-fn nccl_log_of(scratch: &Path, rank: u32) -> PathBuf {
+pub(super) fn nccl_log_of(scratch: &Path, rank: u32) -> PathBuf {
     scratch.join(format!("nccl.rank{rank}.log"))
 }
 
@@ -499,81 +503,4 @@ fn ask_gpus() -> Receiver<Sampler> {
         }
     });
     sampler
-}
-
-/// The same engine that diagnoses jobs reads the children's logs.
-fn diagnose(
-    mut engine: Engine,
-    scratch: &Path,
-    plan: &Plan,
-    outcome: &Outcome,
-    gpus: Option<GpuSample>,
-) -> crate::engine::snapshot::Snapshot {
-    let mut next = 0;
-    for seat in &plan.seats {
-        for path in [log_of(scratch, seat.rank), nccl_log_of(scratch, seat.rank)] {
-            let Ok(file) = File::open(&path) else {
-                continue;
-            };
-            let mut bytes = Vec::new();
-            if file.take(LOG_BYTES).read_to_end(&mut bytes).is_err() {
-                continue;
-            }
-            let id = SourceId(next);
-            next += 1;
-            let name = path.file_name().unwrap_or_default();
-            engine.handle(
-                None,
-                Input::Source(SourceInfo {
-                    id,
-                    name: name.to_string_lossy().into_owned(),
-                    kind: SourceKind::File,
-                    host: None,
-                    pid: None,
-                    rank: Some(seat.rank),
-                }),
-            );
-            let input = Input::Bytes {
-                source: id,
-                offset: 0,
-                chunk: &bytes,
-            };
-            engine.handle(None, input);
-            engine.handle(
-                None,
-                Input::Ended {
-                    source: id,
-                    why: EndReason::Eof,
-                    detail: None,
-                },
-            );
-        }
-    }
-    let host = nix::unistd::gethostname().unwrap_or_default();
-    let host = host.to_string_lossy();
-    let host = host.split('.').next().unwrap_or_default();
-    for rank in &outcome.ranks {
-        let state = match (rank.state, rank.ended) {
-            (Some('T' | 't'), _) => ProcessState::Stopped,
-            (_, Some(Ended::Signal(_))) => ProcessState::Gone,
-            _ => continue,
-        };
-        engine.handle(
-            None,
-            Input::Process {
-                host: host.to_owned(),
-                pid: rank.pid,
-                state,
-                load: ProcessLoad::default(),
-            },
-        );
-    }
-    if let Some(sample) = gpus {
-        let (host, sample) = (host.to_owned(), Box::new(sample));
-        engine.handle(None, Input::Gpu { host, sample });
-    }
-    if matches!(outcome.fault, Some(Fault::Stuck { .. })) {
-        engine.handle(None, Input::Claim { stuck_for: None });
-    }
-    engine.snapshot()
 }

@@ -17,8 +17,14 @@ const WIDTH: usize = 80;
 /// Version of the JSON.
 const SCHEMA: u32 = 1;
 
-/// What a host without a GPU can say.
-pub const NO_GPU: &str = "no GPU here: dry run only: no statement about NCCL is possible here";
+/// What can be said of NCCL with fewer than two GPUs: one rank talks to nobody.
+fn dry_run_only(gpus: usize) -> Option<&'static str> {
+    match gpus {
+        0 => Some("no GPU here: dry run only: no statement about NCCL is possible here"),
+        1 => Some("one GPU here: dry run only: no statement about NCCL is possible here"),
+        _ => None,
+    }
+}
 
 /// What is said of a host.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +81,8 @@ impl Report<'_> {
         if unknown > 0 {
             let _infallible = write!(text, ", {} cannot be told", words::count(unknown, "thing"));
         }
-        if self.facts.usable_gpus() == 0 {
-            let _infallible = write!(text, "; {NO_GPU}");
+        if let Some(said) = dry_run_only(self.facts.usable_gpus()) {
+            let _infallible = write!(text, "; {said}");
         }
         text
     }
@@ -171,7 +177,7 @@ impl Report<'_> {
             verdict: Verdict {
                 state: self.state(),
                 summary: self.summary(),
-                about_nccl: self.facts.usable_gpus() > 0,
+                about_nccl: dry_run_only(self.facts.usable_gpus()).is_none(),
             },
             expectations: self.expectations,
             troubles: self.troubles,

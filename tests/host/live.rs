@@ -226,6 +226,32 @@ fn p2p_and_fabric_are_reported() {
     assert!(rules.contains(&"GPU010"), "{rules:?}");
 }
 
+/// The doctor judges them by the same rules, without a job.
+#[test]
+fn the_doctor_asks_nvml() {
+    let doctor = |gpus: &str, expect: &str| -> (Option<i32>, Value) {
+        let scene = Scene::new(gpus, [4_000_000, 4_000_001]);
+        let output = scene
+            .unhang()
+            .env_remove("NCCL_P2P_DISABLE")
+            .args(["doctor", "--format", "json", "--expect", expect])
+            .output()
+            .expect("unhang");
+        let json = serde_json::from_slice(&output.stdout).expect("JSON");
+        (output.status.code(), json)
+    };
+    let (code, json) = doctor("busy=0", "gpus>=2,p2p");
+    assert_eq!(code, Some(0), "{:#}", json["expectations"]);
+    assert_eq!(json["facts"]["nvml"]["gpus"][1]["busy"], 0);
+    let (code, json) = doctor("p2p=1 fabric=2", "p2p");
+    assert_eq!(code, Some(10), "{:#}", json["expectations"]);
+    let troubles = json["troubles"].as_array().expect("troubles");
+    let trouble = troubles.iter().find(|t| t["name"] == "fabric-not-ready");
+    let trouble = trouble.unwrap_or_else(|| panic!("no such trouble: {troubles:#?}"));
+    assert_eq!(trouble["level"], "wrong");
+    assert!(!trouble["fixes"].as_array().expect("fixes").is_empty());
+}
+
 #[test]
 fn no_driver_is_said_and_the_rest_goes_on() {
     let scene = Scene::new("", [4_000_000, 4_000_001]);

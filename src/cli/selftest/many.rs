@@ -76,7 +76,14 @@ pub(super) fn run(args: &SelftestArgs, common: &Common, place: &Place) -> anyhow
     let host = Host::this()
         .hostname()
         .unwrap_or_else(|| "unknown".to_owned());
-    let outcome = many::run(place, &plan, &host, fault, runner)?;
+    let outcome = many::run(
+        place,
+        &plan,
+        &host,
+        fault,
+        runner,
+        new_engine(&files, false),
+    )?;
     let ended = code(&outcome);
     output::print(&match (first, text) {
         (true, true) => view::text(&outcome, false, common.glyphs()),

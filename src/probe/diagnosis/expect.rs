@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::engine::gpu::{P2p, Pair};
 use crate::probe::facts::Facts;
 use crate::probe::libraries::version_of;
 use crate::probe::limits::Limit;
@@ -193,14 +194,7 @@ fn answer(expectation: &Expectation, facts: &Facts) -> (Answer, String) {
             let usable = facts.usable_gpus();
             (yes(number(usable as u64)), format!("{usable} usable"))
         }
-        What::P2p => match facts.usable_gpus() {
-            0 => (Answer::NotMet, "no GPU".to_owned()),
-            1 => (Answer::NotMet, "one GPU: there is no pair".to_owned()),
-            _ => (
-                Answer::CannotTell,
-                "files do not tell; `unhang selftest --transports` does".to_owned(),
-            ),
-        },
+        What::P2p => p2p(facts),
         What::Rdma => {
             let active = facts.rdma.active_ports();
             (
@@ -245,6 +239,60 @@ fn answer(expectation: &Expectation, facts: &Facts) -> (Answer, String) {
             Some((Limit::At(n), _)) => (yes(number(n)), format!("{} KiB", n >> 10)),
         },
         What::Interface => interface(&expectation.value, facts),
+    }
+}
+
+/// That all GPUs reach each other's memory, by NVML's word.
+fn p2p(facts: &Facts) -> (Answer, String) {
+    match facts.usable_gpus() {
+        0 => return (Answer::NotMet, "no GPU".to_owned()),
+        1 => return (Answer::NotMet, "one GPU: there is no pair".to_owned()),
+        _ => {}
+    }
+    let off = [("NCCL_P2P_DISABLE", "1"), ("NCCL_P2P_LEVEL", "LOC")];
+    for (name, value) in off {
+        if facts
+            .variable(name)
+            .is_some_and(|v| v.eq_ignore_ascii_case(value))
+        {
+            return (Answer::NotMet, format!("{name}={value} is set"));
+        }
+    }
+    let pairs = facts.nvml.as_ref().map_or(&[][..], |sample| &sample.pairs);
+    let barred = |pair: &&Pair| {
+        let either = [pair.read, pair.write].into_iter().flatten();
+        either.into_iter().any(|can| can != P2p::Ok)
+    };
+    let barred: Vec<String> = pairs
+        .iter()
+        .filter(barred)
+        .map(|pair| format!("{}-{}", pair.a, pair.b))
+        .collect();
+    let unknown = pairs.is_empty() || pairs.iter().any(|pair| pair.read.or(pair.write).is_none());
+    match (barred.first(), unknown) {
+        (Some(_), _) => {
+            let names: Vec<&str> = barred.iter().map(String::as_str).collect();
+            (
+                Answer::NotMet,
+                format!("not between GPUs {}, by NVML", super::listed(&names)),
+            )
+        }
+        (None, true) => (
+            Answer::CannotTell,
+            "NVML does not tell; `unhang selftest --transports` does".to_owned(),
+        ),
+        (None, false) => {
+            let over = |pair: &&Pair| pair.nvlink == Some(P2p::Ok);
+            let by_nvlink = pairs.iter().filter(over).count();
+            (
+                Answer::Met,
+                format!(
+                    "{} of {} pairs over NVLink, the others over PCIe, by NVML",
+                    by_nvlink,
+                    pairs.len()
+                ),
+            )
+        }
     }
 }
 

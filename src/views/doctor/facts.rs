@@ -88,6 +88,9 @@ fn gpus(facts: &Facts, out: &mut Vec<(&'static str, String)>) {
     if !boot.is_empty() {
         out.push(("at boot", boot.join(", ")));
     }
+    for gpu in facts.nvml.iter().flat_map(|sample| &sample.gpus).take(MOST) {
+        out.push(("NVML", words::gpu_lines(gpu).join("; ")));
+    }
 }
 
 fn libraries(facts: &Facts, out: &mut Vec<(&'static str, String)>) {
