@@ -20,6 +20,7 @@ mod pytorch;
 mod ras;
 mod recorder;
 mod reports;
+mod said;
 mod silent;
 mod stack;
 mod store;

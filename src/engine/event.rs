@@ -214,6 +214,8 @@ pub enum Event<'a> {
     },
     /// `Using network X`.
     Network(&'a [u8]),
+    /// `NET/Plugin: Could not find: …`, in the words of any version.
+    PluginNotFound,
     /// START or COMPLETE.
     CommInit(CommInit),
     /// `comm … nRanks N nNodes M localRanks L …`.

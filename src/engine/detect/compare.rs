@@ -246,6 +246,11 @@ pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         }
         found.remove(if named || !told { rdma } else { plugin });
     }
+    // Told there, with its lines.
+    let told = |f: &Finding| f.id == "NET009" && f.role == Role::Cause;
+    if found.iter().any(told) {
+        found.retain(|f| f.id != "GLOO002");
+    }
     let mesh = found.iter().position(|f| f.id == "GLOO001");
     let loopback = found.iter().position(|f| f.id == "NET009");
     if let (Some(mesh), Some(loopback)) = (mesh, loopback) {

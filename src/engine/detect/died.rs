@@ -438,6 +438,7 @@ fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Findin
     {
         draft.accuse(ended.keys().copied());
     }
+    draft.fact("left", left_behind(scene, ended));
     for (rank, end) in ended.iter().take(8) {
         draft.evidence(end.line, Some(*rank));
     }
@@ -457,6 +458,24 @@ fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Findin
         draft.evidence(&closed.line, rank);
     }
     Some(draft.build())
+}
+
+/// `yes` where nobody ends the other ranks: no launcher that watches its processes, and some rank is left.
+fn left_behind(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> &'static str {
+    let watched = scene
+        .all_records()
+        .any(|(_, r)| !r.reports.is_empty() || !r.children.is_empty());
+    let mut others = scene
+        .ranks
+        .ranks
+        .iter()
+        .filter(|rec| !ended.contains_key(&rec.rank));
+    let left = others.any(|rec| wait::end_of(scene, rec) == wait::End::Unknown);
+    if scene.frameworks.torch() && !watched && left {
+        "yes"
+    } else {
+        ""
+    }
 }
 
 /// As much of an exception's text as a title takes, whole sentences where they fit.

@@ -7,6 +7,7 @@ use super::mismatch::odd_by_fingerprints;
 use super::{Draft, Scene, ranges};
 use crate::engine::hits::HitRecord;
 use crate::engine::ids::WriterIx;
+use crate::engine::job::Kept;
 
 /// What the lines captured, by name.
 pub(super) type Captures = BTreeMap<&'static str, String>;
@@ -24,6 +25,10 @@ pub(super) fn add(
         "GPU001" if !captures.contains_key("first") => same_gpu(scene, draft),
         "WAIT003" => unreachable_store(scene, records, captures, draft),
         "PLUG001" => plugin(scene, draft),
+        "NET009" => unresolved(scene, draft),
+        "IB010" => gid_index(scene, captures, draft),
+        "SHM001" => shared_memory(scene, captures, draft),
+        "VLLM005" => gpus_asked(captures, draft),
         "VER002" => known_versions(scene, draft),
         "WAIT001" => timeouts(scene, records, draft),
         "COLL005" => fingerprints(scene, records, draft),
@@ -175,17 +180,125 @@ fn plugin(scene: &Scene<'_>, draft: &mut Draft<'_>) {
         } else {
             format!("libnccl-net-{value}.so")
         };
+        let tried = scene
+            .all_records()
+            .filter_map(|(rank, r)| Some((rank, r.plugin_not_found.as_ref()?)))
+            .find(|(_, line)| line.text().contains(value.as_str()));
         draft
             .fact("plugin", value.clone())
             .fact("library", library)
             .fact("known", "yes")
             .evidence(line, rank);
+        match tried {
+            Some((rank, line)) => draft.fact("tried", "yes").evidence(line, rank),
+            None => draft.fact("sought", "yes"),
+        };
     }
     if let Some((rank, (value, line))) = set("NCCL_NET") {
         draft
             .fact("net", value.clone())
             .fact("known", "yes")
             .evidence(line, rank);
+    }
+}
+
+/// Lines that another rule matched, with the ranks that wrote them.
+fn lines_of<'a>(scene: &'a Scene<'_>, id: &str) -> Vec<(Option<u32>, &'a Kept)> {
+    let Some(wanted) = scene.catalog.by_id(id) else {
+        return Vec::new();
+    };
+    let of_rule = scene
+        .hits
+        .by_rule()
+        .filter(|(rule, writer, _)| *rule == wanted && !scene.ranks.stale[writer.ix()]);
+    of_rule
+        .flat_map(|(_, writer, record)| {
+            let rank = scene.ranks.rank_of(writer);
+            record.lines.iter().map(move |line| (rank, line))
+        })
+        .collect()
+}
+
+/// Where Gloo could not resolve the own host's name: the reason for its loopback address.
+fn unresolved(scene: &Scene<'_>, draft: &mut Draft<'_>) {
+    let lines = lines_of(scene, "GLOO002");
+    if lines.is_empty() {
+        return;
+    }
+    let ranks: BTreeSet<u32> = lines.iter().filter_map(|(rank, _)| *rank).collect();
+    draft
+        .fact("unresolved", "yes")
+        .fact("nameless", ranges(ranks));
+    for (rank, line) in lines.into_iter().take(4) {
+        draft.evidence(line, rank);
+    }
+}
+
+/// Whether the index of a GID may be at fault: the error says so, or somebody set it.
+fn gid_index(scene: &Scene<'_>, captures: &Captures, draft: &mut Draft<'_>) {
+    let mut records = scene.all_records();
+    let set = records.find_map(|(rank, r)| Some((rank, r.env.get("NCCL_IB_GID_INDEX")?)));
+    if let Some((rank, (value, line))) = set {
+        draft.fact("set", value.clone()).evidence(line, rank);
+    }
+    if set.is_some() || captures.contains_key("bad_gid") {
+        draft.fact("choose", "yes");
+    }
+}
+
+/// The size that did not fit, and the variables that make NCCL use /dev/shm.
+fn shared_memory(scene: &Scene<'_>, captures: &Captures, draft: &mut Draft<'_>) {
+    let size = captures.get("size").and_then(|bytes| bytes.parse().ok());
+    if let Some(bytes) = size {
+        draft.fact("amount", amount(bytes));
+    }
+    let mut forced: BTreeSet<&str> = BTreeSet::new();
+    let mut lines: Vec<(Option<u32>, &Kept)> = Vec::new();
+    for (rank, name, line) in super::p2p::forces_shared_memory(scene) {
+        if forced.insert(name) {
+            lines.push((rank, line));
+        }
+    }
+    if forced.contains("NCCL_P2P_LEVEL") {
+        // Up to 2.22 either of the two is printed so.
+        forced.insert("NCCL_P2P_DISABLE");
+    }
+    let forced: Vec<&str> = forced.into_iter().collect();
+    draft
+        .fact("forced", forced.join(" and "))
+        .fact("unset", forced.join(" "));
+    for (rank, line) in lines {
+        draft.evidence(line, rank);
+    }
+}
+
+/// `34210188` → `32.6 MiB`
+fn amount(bytes: u64) -> String {
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    let tenths = |unit: u64| {
+        let tenths = (u128::from(bytes) * 10 + u128::from(unit / 2)) / u128::from(unit);
+        format!("{}.{}", tenths / 10, tenths % 10)
+    };
+    match bytes {
+        MIB.. => format!("{} MiB", tenths(MIB)),
+        KIB.. => format!("{} KiB", tenths(KIB)),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+/// GPUs in the bundles of a placement group: `{'GPU': 1.0}, {'GPU': 1.0}`.
+fn gpus_asked(captures: &Captures, draft: &mut Draft<'_>) {
+    let Some(specs) = captures.get("specs") else {
+        return;
+    };
+    let counts = specs.split("'GPU': ").skip(1).filter_map(|rest| {
+        let digits = rest.split(['.', ',', '}']).next()?;
+        digits.trim().parse::<u64>().ok()
+    });
+    let asked: u64 = counts.fold(0, u64::saturating_add);
+    if asked > 0 {
+        draft.fact("asked", asked.to_string());
     }
 }
 
@@ -208,8 +321,21 @@ fn known_versions(scene: &Scene<'_>, draft: &mut Draft<'_>) {
         format!("NCCL {version} on {noun} {}", ranges(ranks.iter().copied()))
     });
     let mut words: Vec<String> = words.collect();
-    if known < scene.ranks.ranks.len() {
-        words.push("unknown on the others".to_owned());
+    let silent = scene.ranks.ranks.iter().map(|rec| rec.rank);
+    let silent: Vec<u32> = silent
+        .filter(|rank| !by_version.values().any(|ranks| ranks.contains(rank)))
+        .collect();
+    if let [one] = silent.as_slice()
+        && by_version.len() == 1
+    {
+        words.push(format!(
+            "probably another version on rank {one}, which prints none"
+        ));
+    } else if !silent.is_empty() {
+        words.push(format!(
+            "ranks {} print none",
+            ranges(silent.iter().copied())
+        ));
     }
     draft.fact("known_versions", words.join(", "));
 }
@@ -279,6 +405,14 @@ fn differences(aspects: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_are_read_by_people() {
+        assert_eq!(amount(34_210_188), "32.6 MiB");
+        assert_eq!(amount(9_637_888), "9.2 MiB");
+        assert_eq!(amount(2048), "2.0 KiB");
+        assert_eq!(amount(12), "12 bytes");
+    }
 
     #[test]
     fn what_differs_reads_well() {

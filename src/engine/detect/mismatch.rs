@@ -182,6 +182,11 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         (_, _, false) => "COLL002",
     };
     let mut draft = Draft::new(scene, id)?;
+    let shown = members
+        .iter()
+        .filter(|(rank, _)| major.ranks.contains(rank))
+        .find_map(|(_, m)| line_of(m, ordinal));
+    let printed = shown.and_then(|line| op_count(line, ordinal));
     let odd: Vec<u32> = sides[1..]
         .iter()
         .flat_map(|side| side.ranks.iter().copied())
@@ -199,6 +204,7 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         .fact("majority_call", major.call.words())
         .fact("aspect", major.call.difference(&minor.call))
         .fact("went_on", if seen_to { "yes" } else { "" })
+        .fact("op_count", printed.unwrap_or_default())
         .ranks(world_ranks(scene, comm, &reached))
         .sure(if went_on && !seen_to {
             Confidence::Likely
@@ -349,6 +355,7 @@ fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
                 .fact("minority_call", "Send")
                 .fact("majority_call", "Send")
                 .fact("ordinal", "1")
+                .fact("ended", ended_in_kernel(scene))
                 .ranks(world_ranks(scene, comm, &[*rank, peer]));
             draft.finding().comm = Some(comm_name(scene, comm));
             for (rank, side) in [(*rank, *member), (peer, other)] {
@@ -360,6 +367,28 @@ fn both_send(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         }
     }
     None
+}
+
+/// The error that CUDA reported of a kernel, if it did: unpaired calls end so as well.
+fn ended_in_kernel(scene: &Scene<'_>) -> String {
+    let rule = scene.catalog.by_id("CUDA009");
+    let of_rule = scene.hits.by_rule().filter(|(ix, ..)| Some(*ix) == rule);
+    of_rule
+        .flat_map(|(_, _, record)| &record.captures)
+        .find_map(|captures| captures.get("error").cloned())
+        .unwrap_or_default()
+}
+
+/// What the line of a call prints as its opCount, in words: people look it up, and it is another number.
+pub(super) fn op_count(line: &Kept, ordinal: u64) -> Option<String> {
+    let text = line.text();
+    let printed = text.split("opCount ").nth(1)?.split(' ').next()?;
+    let count = u64::from_str_radix(printed, 16).ok()?;
+    Some(if count == ordinal {
+        format!("opCount {printed}, which counts from 0")
+    } else {
+        format!("opCount {printed}, which is no count of the calls in this version")
+    })
 }
 
 /// The DETAIL wrapper's reports name pairs that differ; the odd one is the rank in every pair.

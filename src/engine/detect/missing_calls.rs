@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::mismatch::{comm_name, comm_words, comparable, first_difference, line_of};
+use super::mismatch::{comm_name, comm_words, comparable, first_difference, line_of, op_count};
 use super::{Draft, Scene, ranges, wait};
 use crate::engine::finding::Finding;
 use crate::engine::job::{CommRec, RankRec, Record};
@@ -134,6 +134,11 @@ fn finding(
             .behind
             .iter()
             .all(|r| scene.member(comm, *r).is_some_and(|m| !m.called()));
+    let shown = lag
+        .ahead
+        .iter()
+        .find_map(|rank| line_of(scene.member(comm, *rank)?, lag.common));
+    let printed = shown.and_then(|line| op_count(line, lag.common));
     draft
         .fact("ordinal", (lag.common + 1).to_string())
         .fact("function", call.func.name())
@@ -142,6 +147,7 @@ fn finding(
         .fact("waiting", ranges(lag.ahead_world.iter().copied()))
         .fact("comm", comm_words(scene, comm))
         .fact("last", last_call(scene, lag))
+        .fact("op_count", printed.unwrap_or_default())
         .ranks(lag.behind_world.iter().chain(&lag.ahead_world).copied())
         .accuse(accused)
         .sure(if mute || alone {

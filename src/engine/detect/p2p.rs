@@ -27,7 +27,9 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         .flat_map(|c| worse_paths(scene, c))
         .collect();
     let switched_off = switched_off(scene);
-    if let Some(finding) = by_environment(scene, &switched_off, &paths) {
+    if found.iter().any(|f| f.id == "SHM001") {
+        // The variable is one of that finding's fixes: start-up ended, no path is slow yet.
+    } else if let Some(finding) = by_environment(scene, &switched_off, &paths) {
         found.push(finding);
     } else {
         found.extend(path_finding(scene, &paths, Transport::Shm, "P2P002"));
@@ -108,6 +110,26 @@ fn switched_off<'a>(scene: &'a Scene<'_>) -> Vec<SwitchedOff<'a>> {
     all
 }
 
+/// Variables that make NCCL put buffers below /dev/shm: rank, name and line.
+pub(super) fn forces_shared_memory<'a>(
+    scene: &'a Scene<'_>,
+) -> Vec<(Option<u32>, &'a str, &'a Kept)> {
+    let off = switched_off(scene).into_iter();
+    let mut all: Vec<_> = off
+        .map(|(rank, (name, _), line)| (rank, name, line))
+        .collect();
+    // With cuMem, host buffers need no file below /dev/shm.
+    const HOST: &str = "NCCL_CUMEM_HOST_ENABLE";
+    for (rank, record) in scene.all_records() {
+        if let Some((value, line)) = record.env.get(HOST)
+            && value == "0"
+        {
+            all.push((rank, HOST, line));
+        }
+    }
+    all
+}
+
 fn by_environment(
     scene: &Scene<'_>,
     off: &[SwitchedOff<'_>],
@@ -133,6 +155,7 @@ fn by_environment(
     if !works {
         draft.note(); // It did not come so far that a slower path would matter.
     }
+    draft.fact("works", if works { "yes" } else { "" });
     let through = paths.first().map(|p| p.link.transport.name());
     draft
         .fact("value", switch(variable, value))
@@ -203,7 +226,7 @@ fn not_all_direct(scene: &Scene<'_>, explained: bool) -> Option<Finding> {
 /// The variable as it was set, as far as the log tells.
 fn switch(variable: &str, value: &str) -> String {
     if variable == "NCCL_P2P_LEVEL" {
-        format!("{variable}={value} (up to 2.22 NCCL prints NCCL_P2P_DISABLE=1 so)")
+        format!("NCCL_P2P_DISABLE=1, which NCCL up to 2.22 prints as {variable}={value},")
     } else {
         format!("{variable}={value}")
     }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::said::said;
+use super::stack::last_words;
 use super::{Draft, Scene, wait};
 use crate::engine::finding::Finding;
 use crate::engine::ids::SourceId;
+use crate::engine::job::RankRec;
 use crate::engine::vocab::{Class, Effect, Role, Severity};
 
 /// Adds a finding only where the user says that the job stands still and nothing else explains it:
@@ -53,7 +56,14 @@ fn silent(scene: &Scene<'_>) -> Option<Finding> {
     draft
         .ranks(ranks.keys().copied())
         .accuse(behind.iter().copied())
-        .named(behind);
+        .named(behind.iter().copied());
+    if let [one] = behind.as_slice() {
+        let rec = &scene.ranks.ranks[*one as usize];
+        draft.fact("who", process_name(scene, rec));
+        if let Some(line) = last_words(scene, rec) {
+            draft.fact("last", last_said(&line.text()));
+        }
+    }
     for rank in ranks.keys() {
         let rec = &scene.ranks.ranks[*rank as usize];
         let last = scene.records(rec).filter_map(|r| r.last.as_ref());
@@ -62,4 +72,27 @@ fn silent(scene: &Scene<'_>) -> Option<Finding> {
         }
     }
     Some(draft.build())
+}
+
+/// `Worker_TP1, pid 3666`: how the rank is found among the processes of its host.
+fn process_name(scene: &Scene<'_>, rec: &RankRec) -> String {
+    let mut writers = rec.writers.iter().map(|w| &scene.writers[w.ix()]);
+    let name = writers.find_map(|w| Scene::name_of(w)).map(str::to_owned);
+    let pid = rec.pid.map(|pid| format!("pid {pid}"));
+    name.into_iter().chain(pid).collect::<Vec<_>>().join(", ")
+}
+
+/// `"Loading model from scratch..." (20:44:33)`
+fn last_said(line: &str) -> String {
+    const MOST: usize = 60;
+    let said = said(line);
+    let mut words: String = said.words.chars().take(MOST).collect();
+    if words.len() < said.words.len() {
+        words.push('…');
+    }
+    let time = said.time.map(|time| format!(" ({time})"));
+    if words.is_empty() {
+        return words;
+    }
+    format!("\"{words}\"{}", time.unwrap_or_default())
 }

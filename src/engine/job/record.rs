@@ -181,6 +181,8 @@ pub struct Record {
     pub addresses: Vec<AddressSeen>,
     /// `Using network X`.
     pub network: Option<(String, Kept)>,
+    /// A network plugin that was not found.
+    pub plugin_not_found: Option<Kept>,
     /// A RAS line: its bootstrap ring neighbours answered.
     pub ras: bool,
     /// Where its RAS listens, as printed: `::1<28028>`.
@@ -266,6 +268,7 @@ impl Record {
             env: BTreeMap::new(),
             addresses: Vec::new(),
             network: None,
+            plugin_not_found: None,
             ras: false,
             ras_address: None,
             members: Vec::new(),
@@ -383,6 +386,9 @@ impl Record {
                 self.network
                     .get_or_insert_with(|| (lossy(name), Kept::now(line)));
                 self.advance(Phase::Network);
+            }
+            Event::PluginNotFound => {
+                self.plugin_not_found.get_or_insert_with(|| Kept::now(line));
             }
             Event::RasListening(address) => {
                 self.ras = true;

@@ -51,7 +51,21 @@ pub(super) fn net(message: &[u8]) -> Option<Event<'_>> {
             further: b"",
         });
     }
-    Some(Event::Known)
+    // 2.22 and later; up to 2.21; the loader's own words.
+    const NOT_FOUND: [&[u8]; 3] = [
+        b"Could not find",
+        b"No plugin found (",
+        b": cannot open shared object",
+    ];
+    let not_found = message.starts_with(b"NET/Plugin")
+        && NOT_FOUND
+            .iter()
+            .any(|words| memchr::memmem::find(message, words).is_some());
+    Some(if not_found {
+        Event::PluginNotFound
+    } else {
+        Event::Known
+    })
 }
 
 /// `Channel 00/0 : 1[1] -> 0[0] via P2P/CUMEM`, `… [send] via NET/Socket/0`, or a ring's order.
