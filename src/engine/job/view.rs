@@ -31,6 +31,7 @@ impl Job {
                 .iter()
                 .map(|writer| self.writer_view(writer.ix(), writers)),
         );
+        let (connects, more_connects) = self.connect_views(ranks);
         let mut view = JobView {
             world_size: ranks.world,
             hosts: self.host_views(ranks),
@@ -40,6 +41,8 @@ impl Job {
                 .iter()
                 .map(|c| self.comm_view(ranks, c))
                 .collect(),
+            connects,
+            more_connects,
             ras: self.ras_listeners(ranks),
             versions: self.versions(ranks),
             env: self.env(ranks),
@@ -246,6 +249,7 @@ impl Job {
         });
         CommView {
             id,
+            called: vec![comm.key.name()],
             nranks: rec.nranks,
             members: members.collect(),
         }

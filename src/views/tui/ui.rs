@@ -9,6 +9,7 @@ use crate::engine::snapshot::{RankView, Snapshot};
 
 use super::keymap::Here;
 use super::screen::Screen;
+use super::screen::collectives;
 use super::screen::ranks::Sort;
 use super::task::{FindingKey, TaskView};
 use super::theme::Theme;
@@ -38,8 +39,8 @@ pub struct Ui {
     pub env: usize,
     /// Selected GPU.
     pub gpu: usize,
-    /// Selected communicator.
-    pub comm: usize,
+    /// Selected communicator, if the user chose one.
+    pub comm: Option<usize>,
     /// Selected row of the communicator.
     pub member: usize,
     /// The log of one rank.
@@ -168,6 +169,15 @@ impl Ui {
         self.host
             .unwrap_or_else(odd)
             .min(hosts.len().saturating_sub(1))
+    }
+
+    /// The selected communicator; at first the one that something is wrong with.
+    #[must_use]
+    pub fn comm_row(&self, snapshot: &Snapshot) -> usize {
+        let comms = snapshot.job.comms.len();
+        self.comm
+            .unwrap_or_else(|| collectives::first(snapshot))
+            .min(comms.saturating_sub(1))
     }
 
     /// The row of the selected finding.

@@ -206,7 +206,7 @@ fn open(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
             go(ui, snapshot, Screen::Ranks)
         }
         Screen::Collectives => {
-            let comm = snapshot.job.comms.get(ui.comm);
+            let comm = snapshot.job.comms.get(ui.comm_row(snapshot));
             let groups = comm.map(groups).unwrap_or_default();
             let group = groups.get(ui.member);
             log_of(ui, snapshot, group.and_then(|g| g.ranks.first().copied()))
@@ -247,7 +247,8 @@ fn sideways(ui: &mut Ui, snapshot: &Snapshot, by: isize) -> Vec<Effect> {
             Vec::new()
         }
         Screen::Collectives => {
-            ui.comm = moved(ui.comm, by, snapshot.job.comms.len());
+            let comm = moved(ui.comm_row(snapshot), by, snapshot.job.comms.len());
+            ui.comm = Some(comm);
             ui.member = 0;
             Vec::new()
         }
@@ -277,7 +278,7 @@ fn step(ui: &mut Ui, snapshot: &Snapshot, by: isize) {
             let rows = snapshot
                 .job
                 .comms
-                .get(ui.comm)
+                .get(ui.comm_row(snapshot))
                 .map_or(0, |comm| groups(comm).len());
             ui.member = moved(ui.member, by, rows);
         }
