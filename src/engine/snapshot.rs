@@ -123,7 +123,7 @@ pub struct HostView {
     pub name: String,
     /// Its ranks.
     pub ranks: Vec<u32>,
-    /// What every subsystem chose: (`bootstrap`|`net`|`oob`|`c10d`|`gloo`|`ras`, interface or "", address).
+    /// What every subsystem chose: (subsystem, interface or "", address).
     pub addresses: Vec<AddressView>,
     /// True if its choice is unlike the other hosts'.
     pub odd: bool,
@@ -132,7 +132,7 @@ pub struct HostView {
 /// An address that a subsystem chose on a host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AddressView {
-    /// `bootstrap`, `net`, `oob`, `c10d`, `gloo`, `ras`.
+    /// `bootstrap`, `net`, `oob`, `c10d`, `gloo`, `ray` (its node's address, in the prefixes of its lines).
     pub subsystem: String,
     /// Interface name, if printed.
     pub interface: Option<String>,

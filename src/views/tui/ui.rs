@@ -33,7 +33,7 @@ pub struct Ui {
     pub ranks: Ranks,
     /// The list of findings.
     pub findings: Findings,
-    /// Selected host, if the user chose one.
+    /// Selected host, or behind the hosts a connect that failed, if the user chose one.
     pub host: Option<usize>,
     /// Selected row of the settings.
     pub env: usize,
@@ -161,14 +161,14 @@ impl Ui {
         usize::from(self.size.1.saturating_sub(4)).max(1)
     }
 
-    /// The row of the selected host; at first the odd one.
+    /// The row of the selected host, or behind them of a connect that failed; at first the odd host.
     #[must_use]
     pub fn host_row(&self, snapshot: &Snapshot) -> usize {
         let hosts = &snapshot.job.hosts;
         let odd = || hosts.iter().position(|h| h.odd).unwrap_or(0);
         self.host
             .unwrap_or_else(odd)
-            .min(hosts.len().saturating_sub(1))
+            .min((hosts.len() + snapshot.job.connects.len()).saturating_sub(1))
     }
 
     /// The selected communicator; at first the one that something is wrong with.

@@ -200,10 +200,13 @@ fn open(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
         }
         Screen::Findings => evidence(ui, snapshot),
         Screen::Hosts => {
-            if let Some(host) = snapshot.job.hosts.get(ui.host_row(snapshot)) {
+            let (row, hosts) = (ui.host_row(snapshot), &snapshot.job.hosts);
+            if let Some(host) = hosts.get(row) {
                 ui.ranks.filter.clone_from(&host.name);
+                return go(ui, snapshot, Screen::Ranks);
             }
-            go(ui, snapshot, Screen::Ranks)
+            let connect = snapshot.job.connects.get(row - hosts.len());
+            log_of(ui, snapshot, connect.and_then(|c| c.ranks.first().copied()))
         }
         Screen::Collectives => {
             let comm = snapshot.job.comms.get(ui.comm_row(snapshot));
@@ -271,8 +274,8 @@ fn step(ui: &mut Ui, snapshot: &Snapshot, by: isize) {
                 .map(|at| RankKey::of(&snapshot.job.ranks[*at]));
         }
         Screen::Hosts => {
-            let row = moved(ui.host_row(snapshot), by, snapshot.job.hosts.len());
-            ui.host = Some(row);
+            let rows = snapshot.job.hosts.len() + snapshot.job.connects.len();
+            ui.host = Some(moved(ui.host_row(snapshot), by, rows));
         }
         Screen::Collectives => {
             let rows = snapshot

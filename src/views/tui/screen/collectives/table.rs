@@ -36,11 +36,15 @@ pub(super) fn draw(pen: &mut Pen<'_>, comm: &CommView, calls: &Divergence, limit
     }
     let parts: Vec<[Option<String>; 5]> = sides.iter().map(|side| side.parts()).collect();
     let usual = calls.majority.then(|| calls.sides[0].parts());
+    // What a call does not have, because it is another function, is no difference of its own.
     let differs = |row: usize, column: usize| {
-        let own = &parts[row][column];
+        let own = parts[row][column].as_ref();
+        let unlike = |other: &[Option<String>; 5]| {
+            own.zip(other[column].as_ref()).is_some_and(|(a, b)| a != b)
+        };
         match &usual {
-            Some(usual) => own != &usual[column],
-            None => parts.iter().any(|other| other[column] != *own),
+            Some(usual) => unlike(usual),
+            None => parts.iter().any(unlike),
         }
     };
     // A part that no side has is nothing to compare.
@@ -103,15 +107,11 @@ pub(super) fn draw(pen: &mut Pen<'_>, comm: &CommView, calls: &Divergence, limit
         let more = words::count(left + calls.more, "other call");
         pen.line(Tone::Quiet, &format!("   and {more}"));
     }
-    let before = |m: &&crate::engine::snapshot::MemberView| {
-        m.reached.is_some_and(|reached| reached < calls.ordinal)
-    };
-    let late: Vec<u32> = comm
+    let late = comm
         .members
         .iter()
-        .filter(before)
-        .map(|m| m.rank.unwrap_or(m.comm_rank))
-        .collect();
+        .filter(|m| m.reached.is_some_and(|reached| reached < calls.ordinal));
+    let late: Vec<u32> = late.map(|m| m.rank.unwrap_or(m.comm_rank)).collect();
     if !late.is_empty() && pen.rows_left() > bottom {
         let late = words::ranks(late);
         pen.line(Tone::Quiet, &format!("   not there yet: {late}"));
