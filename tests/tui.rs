@@ -70,6 +70,15 @@ impl Bench {
         bench
     }
 
+    /// The end of a recorded failure of `unhang demo`.
+    fn recorded(name: &str) -> Self {
+        let case = demo::Case::find(Some(name)).unwrap();
+        let mut engine = Engine::new(Catalog::builtin(), Options::default());
+        let mut bench = Self::new("empty");
+        bench.snapshot = replay::to_the_end(case.script().unwrap().as_mut(), &mut engine).unwrap();
+        bench
+    }
+
     fn replay(sample: &str) -> Self {
         let mut bench = Self::new(sample);
         bench.status = Status::new(Mode::Replay);
@@ -215,6 +224,8 @@ fn screens_look_like_this() {
     check("findings", Bench::new("wrong_interface").keys("3"));
     check("hosts", Bench::new("wrong_interface").keys("4"));
     check("collectives", Bench::new("skipped_collective").keys("5"));
+    check("mismatch", Bench::recorded("mismatch-count-16").keys("5"));
+    check("connects", Bench::recorded("iface-docker-16").keys("4"));
     check("log", Bench::new("wrong_interface").keys("3⏎"));
     check("env", Bench::new("settings").keys("7"));
     let mut watched = Bench::new("healthy");
@@ -543,6 +554,37 @@ fn lists_begin_at_the_one_at_fault() {
     let mut bench = Bench::new("wrong_interface");
     bench.keys("4⏎");
     assert_eq!(bench.ui.ranks.filter, "node-5");
+}
+
+/// Each rank that cannot connect is a row of its own behind the hosts, and leads to its log.
+#[test]
+fn a_failed_connect_leads_to_the_log_of_its_rank() {
+    let mut bench = Bench::recorded("iface-docker-16");
+    let arrow = "ranks 2-15 → 172.17.0.1:36523 (docker0 on all";
+    assert!(bench.keys("4").shown().contains(arrow), "{}", bench.shown());
+    bench.keys("G⏎");
+    assert_eq!((bench.ui.screen, bench.ui.log.rank), (Screen::Log, Some(2)));
+    bench.keys("⎋");
+    bench.ui.theme = ASCII;
+    assert!(bench.shown().contains("ranks 2-15 -> 172.17.0.1:36523"));
+}
+
+#[test]
+fn the_call_that_differs_is_marked_without_colour_too() {
+    let shown = Bench::recorded("mismatch-count-16").keys("5").shown();
+    let row = shown
+        .lines()
+        .find(|line| line.starts_with(" ! 9 "))
+        .unwrap();
+    assert!(
+        row.contains("!1048576") && !row.contains("!AllReduce"),
+        "{row}"
+    );
+    let usual = shown
+        .lines()
+        .find(|line| line.contains(" 0-8,10-15 "))
+        .unwrap();
+    assert!(!usual.contains('!'), "{usual}");
 }
 
 #[test]

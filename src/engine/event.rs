@@ -124,6 +124,21 @@ impl Func {
         Self::ALL.into_iter().find(|f| f.name().as_bytes() == name)
     }
 
+    /// True for calls that reduce, so that their operation has to be the same everywhere.
+    #[must_use]
+    pub fn reduces(self) -> bool {
+        matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
+    }
+
+    /// True for calls that have a root.
+    #[must_use]
+    pub fn has_root(self) -> bool {
+        matches!(
+            self,
+            Self::Reduce | Self::Broadcast | Self::Gather | Self::Scatter
+        )
+    }
+
     /// True for calls that concern one peer and are matched per peer, not by their place on the comm.
     #[must_use]
     pub fn is_p2p(self) -> bool {
@@ -259,10 +274,23 @@ pub enum Event<'a> {
     ConnectFailed {
         /// Address it went to, without port; `None` where not printed (up to 2.26).
         address: Option<&'a [u8]>,
+        /// The port, where printed.
+        port: Option<u16>,
         /// The operating system's words.
         reason: &'a [u8],
         /// Attempts so far.
         attempt: Option<u32>,
+        /// False if it gave up.
+        retrying: bool,
+    },
+    /// A connect of PyTorch's store that failed.
+    StoreRefused {
+        /// Where to, as the user named it.
+        host: &'a [u8],
+        /// Its port.
+        port: u16,
+        /// Why, where the line says so: each try has one line that does and one that does not.
+        reason: Option<&'a [u8]>,
         /// False if it gave up.
         retrying: bool,
     },

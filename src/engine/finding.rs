@@ -45,6 +45,55 @@ pub struct Fix {
     pub undo: Option<String>,
 }
 
+/// Ranks that called different things as one call of a communicator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// Which call of the communicator, from 1.
+    pub ordinal: u64,
+    /// The ranks by what they called, the most first; bounded by [`super::limits::SIDES`].
+    pub sides: Vec<CallSide>,
+    /// Further sides that are not kept.
+    pub more: usize,
+    /// More ranks are on the first side than on all others together: the others are the odd ones.
+    pub majority: bool,
+}
+
+/// Ranks that made the same call. A part that the call does not have, or that nobody recorded, is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallSide {
+    /// World ranks, or ranks in the communicator where those are not known.
+    pub ranks: Vec<u32>,
+    /// The function.
+    pub function: String,
+    /// Elements.
+    pub count: Option<String>,
+    /// Their type.
+    pub datatype: Option<String>,
+    /// How they are reduced.
+    pub reduction: Option<String>,
+    /// The root.
+    pub root: Option<u32>,
+    /// Where in the program the first of the ranks is, innermost first.
+    pub frames: Vec<String>,
+}
+
+impl CallSide {
+    /// The parts that can differ, in the order of [`CallSide::PARTS`].
+    #[must_use]
+    pub fn parts(&self) -> [Option<String>; 5] {
+        [
+            Some(self.function.clone()),
+            self.count.clone(),
+            self.datatype.clone(),
+            self.reduction.clone(),
+            self.root.map(|root| root.to_string()),
+        ]
+    }
+
+    /// What the parts are called.
+    pub const PARTS: [&'static str; 5] = ["function", "count", "type", "reduction", "root"];
+}
+
 /// A rule or detector that fired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -94,4 +143,6 @@ pub struct Finding {
     pub witnesses: BTreeSet<Witness>,
     /// Where in the program the ranks are, by the dumps' stacks: a sentence without its end.
     pub sites: Option<String>,
+    /// For ranks that called different things: who called what.
+    pub calls: Option<Divergence>,
 }

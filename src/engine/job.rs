@@ -1,6 +1,7 @@
 //! The job model: what every writer's lines add up to. Nothing here judges.
 
 mod comm;
+mod connects;
 mod gpus;
 mod kept;
 mod processes;

@@ -16,6 +16,10 @@ pub const WRITERS_PER_SOURCE: usize = 32_768;
 pub const WRITERS: usize = 200_000;
 /// Deviating collectives remembered per rank and communicator.
 pub const DEVIATIONS: usize = 64;
+/// Different calls kept of one place at which ranks called different things.
+pub const SIDES: usize = 64;
+/// Addresses kept to which connects failed, over all ranks.
+pub const CONNECTS: usize = 256;
 /// Communicators remembered per writer.
 pub const COMMS_PER_WRITER: usize = 4_096;
 /// Environment variables remembered per writer.
@@ -45,6 +49,8 @@ pub const DUMP_ENTRIES: usize = 1 << 18;
 pub const DUMP_TENSORS: usize = 4_096;
 /// Frames kept of one stack, innermost first.
 pub const DUMP_FRAMES: usize = 64;
+/// Frames of a stack that views are given.
+pub const FRAMES_SHOWN: usize = 8;
 /// Process groups kept of one dump.
 pub const DUMP_GROUPS: usize = 4_096;
 /// Values that the calls of one dump are made from. No dump holds more ([`DUMP_VALUES`]), but one that names the

@@ -57,6 +57,10 @@ pub struct JobView {
     pub ranks: Vec<RankView>,
     /// Communicators in the order they were first seen.
     pub comms: Vec<CommView>,
+    /// Connects that failed, by address.
+    pub connects: Vec<ConnectView>,
+    /// Further addresses to which connects failed, which are not kept.
+    pub more_connects: usize,
     /// Where RAS listens by the logs' words: (host, address as printed), sorted, each once.
     pub ras: Vec<(String, String)>,
     /// Versions by what they are of (`nccl`, `cuda-driver`, `torch`).
@@ -74,6 +78,29 @@ impl JobView {
         let (host, gpu) = rank.gpu_at?;
         self.gpus.get(host)?.sample.gpus.get(gpu)
     }
+}
+
+/// Connects to one address that failed for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectView {
+    /// Who connects: `nccl`, or `c10d` for PyTorch's store.
+    pub subsystem: &'static str,
+    /// The ranks that tried.
+    pub ranks: Vec<u32>,
+    /// Hosts of others that tried, whose ranks are not known.
+    pub hosts: Vec<String>,
+    /// Where to, without port; `None` where NCCL does not print it (up to 2.26).
+    pub address: Option<String>,
+    /// The port, if it was always the same.
+    pub port: Option<u16>,
+    /// The operating system's words; empty if they were not printed.
+    pub reason: String,
+    /// How often it failed for the one for whom it failed most.
+    pub most: u64,
+    /// How often it failed for all.
+    pub count: u64,
+    /// Somebody gave up.
+    pub gave_up: bool,
 }
 
 /// The GPUs of one host.
@@ -96,7 +123,7 @@ pub struct HostView {
     pub name: String,
     /// Its ranks.
     pub ranks: Vec<u32>,
-    /// What every subsystem chose: (`bootstrap`|`net`|`oob`|`c10d`|`gloo`|`ras`, interface or "", address).
+    /// What every subsystem chose: (subsystem, interface or "", address).
     pub addresses: Vec<AddressView>,
     /// True if its choice is unlike the other hosts'.
     pub odd: bool,
@@ -105,7 +132,7 @@ pub struct HostView {
 /// An address that a subsystem chose on a host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AddressView {
-    /// `bootstrap`, `net`, `oob`, `c10d`, `gloo`, `ras`.
+    /// `bootstrap`, `net`, `oob`, `c10d`, `gloo`, `ray` (its node's address, in the prefixes of its lines).
     pub subsystem: String,
     /// Interface name, if printed.
     pub interface: Option<String>,
@@ -161,6 +188,8 @@ pub struct RankView {
 pub struct CommView {
     /// commId as printed, or a name made from its parent.
     pub id: String,
+    /// How findings call it, and the process groups that dumps show of it.
+    pub called: Vec<String>,
     /// Number of its ranks.
     pub nranks: u32,
     /// Its members that were seen, by rank in the communicator.

@@ -7,6 +7,8 @@
 
 pub mod recorder;
 
+use std::sync::Arc;
+
 use super::ids::SourceId;
 
 /// A kind of witness.
@@ -53,4 +55,6 @@ pub struct Said {
     pub progress: Option<String>,
     /// Where in the program it stands (`train.py:212 (main)`).
     pub at: Option<String>,
+    /// The program's own frames there, innermost first.
+    pub stack: Arc<[String]>,
 }

@@ -211,6 +211,15 @@ fn skipped_collective() -> Snapshot {
             call: Some("all_reduce of [1048576] Float".into()),
             progress: Some(if done { "completed" } else { "scheduled" }.into()),
             at: Some(format!("train.py:{} (main)", if done { 39 } else { 47 })),
+            stack: if done {
+                ["train.py:39 (main)".to_owned()].into()
+            } else {
+                [
+                    "train.py:47 (main)".to_owned(),
+                    "train.py:60 (<module>)".to_owned(),
+                ]
+                .into()
+            },
         });
     }
     let mut cause = finding(
@@ -564,6 +573,7 @@ fn job(world: u32, per_host: u32, phase: Phase) -> Snapshot {
         .collect();
     s.job.comms = vec![CommView {
         id: "0x3cd91741efa7caee".into(),
+        called: vec!["0x3cd91741efa7caee".into()],
         nranks: world,
         members: (0..world)
             .map(|r| MemberView {
@@ -624,6 +634,7 @@ fn finding(id: &str, name: &str, class: Class, role: Role) -> Finding {
         explains: vec![],
         witnesses: BTreeSet::from([Witness::Log]),
         sites: None,
+        calls: None,
     }
 }
 

@@ -62,6 +62,7 @@ impl<'a> Draft<'a> {
                 explains: Vec::new(),
                 witnesses: BTreeSet::from([Witness::Log]),
                 sites: None,
+                calls: None,
             },
         }
     }

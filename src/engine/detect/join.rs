@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Draft, Scene, ranges};
-use crate::engine::finding::Finding;
+use crate::engine::finding::{Divergence, Finding};
 use crate::engine::limits;
 use crate::engine::vocab::{Class, Role};
 use crate::engine::witness::Witness;
@@ -103,6 +103,11 @@ fn merge(known: Finding, other: Finding) -> Finding {
     if second.role == Role::Cause && lead.role == Role::Symptom && lead.id == second.id {
         lead.role = Role::Cause;
     }
+    lead.calls = one_table(
+        lead.calls,
+        second.calls,
+        lead.witnesses.contains(&Witness::Log),
+    );
     if lead.id != second.id && second.id != "FR001" {
         lead.explains.push(second.id.clone());
     }
@@ -134,6 +139,27 @@ fn merge(known: Finding, other: Finding) -> Finding {
     evidence.truncate(kept);
     lead.evidence = evidence;
     lead
+}
+
+/// Who called what, of two witnesses: the logs know reduction and root, the dumps the place in the program.
+fn one_table(
+    lead: Option<Divergence>,
+    second: Option<Divergence>,
+    leads_log: bool,
+) -> Option<Divergence> {
+    let (logs, dumps) = if leads_log {
+        (lead, second)
+    } else {
+        (second, lead)
+    };
+    let (Some(mut table), Some(dumps)) = (logs.clone(), &dumps) else {
+        return logs.or(dumps);
+    };
+    for side in table.sides.iter_mut().filter(|s| s.frames.is_empty()) {
+        let same = dumps.sides.iter().find(|other| other.ranks == side.ranks);
+        side.frames = same.map(|other| other.frames.clone()).unwrap_or_default();
+    }
+    Some(table)
 }
 
 /// A note with both sides.

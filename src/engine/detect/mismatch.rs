@@ -9,8 +9,9 @@ use rustc_hash::FxHashMap;
 
 use super::{Draft, Scene, ranges};
 use crate::engine::event::Func;
-use crate::engine::finding::Finding;
-use crate::engine::job::{Call, CommKey, CommRec, Kept, Member};
+use crate::engine::finding::{CallSide, Divergence, Finding};
+use crate::engine::job::{Call, CommRec, Kept, Member};
+use crate::engine::limits;
 use crate::engine::vocab::Confidence;
 
 /// Communicators of one job that are reported at most; the rest would repeat them.
@@ -86,12 +87,7 @@ pub(super) fn comm_words(scene: &Scene<'_>, comm: &CommRec) -> String {
 
 /// What a communicator is called.
 pub(super) fn comm_name(scene: &Scene<'_>, comm: &CommRec) -> String {
-    match scene.job.comms[comm.ix.ix()].key {
-        CommKey::Id { id, .. } => format!("{id:#x}"),
-        CommKey::Split { child, color, .. } => format!("split {child} colour {color}"),
-        CommKey::Sized { nranks, nth } => format!("{} of {nranks} ranks", nth + 1),
-        CommKey::Alone { pointer, .. } => format!("at {pointer:#x}"),
-    }
+    scene.job.comms[comm.ix.ix()].key.name()
 }
 
 /// World ranks of some ranks of a communicator, as far as they are known.
@@ -215,6 +211,16 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         draft.accuse(world_ranks(scene, comm, &odd));
     }
     draft.finding().comm = Some(comm_name(scene, comm));
+    draft.finding().calls = Some(Divergence {
+        ordinal: ordinal + 1,
+        sides: sides
+            .iter()
+            .take(limits::SIDES)
+            .map(|side| called(scene, comm, side))
+            .collect(),
+        more: sides.len().saturating_sub(limits::SIDES),
+        majority,
+    });
     show(scene, comm, &members, ordinal, &odd, &mut draft);
     show(scene, comm, &members, ordinal, &major.ranks, &mut draft);
     Some(draft.build())
@@ -227,6 +233,27 @@ fn named(scene: &Scene<'_>, comm: &CommRec, ranks: &[u32]) -> String {
         ranges(world)
     } else {
         format!("{} of the communicator", ranges(ranks.iter().copied()))
+    }
+}
+
+/// A side as it is shown.
+fn called(scene: &Scene<'_>, comm: &CommRec, side: &Side) -> CallSide {
+    let call = &side.call;
+    let world = |rank: &u32| scene.ranks.world_rank(scene.job, comm, *rank);
+    let mut ranks: Vec<u32> = side
+        .ranks
+        .iter()
+        .map(|rank| world(rank).unwrap_or(*rank))
+        .collect();
+    ranks.sort_unstable();
+    CallSide {
+        ranks,
+        function: call.func.name().to_owned(),
+        count: Some(call.count.to_string()),
+        datatype: Some(call.datatype_name()),
+        reduction: call.func.reduces().then(|| call.op_name().to_owned()),
+        root: call.func.has_root().then_some(call.root),
+        frames: Vec::new(),
     }
 }
 

@@ -311,6 +311,13 @@ impl Common {
         }
     }
 
+    /// The program's own frames as text, innermost first, as many as a person reads.
+    #[must_use]
+    pub fn frames(&self, ix: StackIx) -> Vec<String> {
+        let site = self.site(ix).into_iter().take(limits::FRAMES_SHOWN);
+        site.map(Frame::short).collect()
+    }
+
     pub(super) fn text(&mut self, bytes: &[u8]) -> u32 {
         self.texts.id(bytes)
     }

@@ -70,6 +70,19 @@ pub enum CommKey {
     },
 }
 
+impl CommKey {
+    /// How findings call it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Id { id, .. } => format!("{id:#x}"),
+            Self::Split { child, color, .. } => format!("split {child} colour {color}"),
+            Self::Sized { nranks, nth } => format!("{} of {nranks} ranks", nth + 1),
+            Self::Alone { pointer, .. } => format!("at {pointer:#x}"),
+        }
+    }
+}
+
 /// One communicator.
 #[derive(Debug)]
 pub struct Comm {

@@ -35,6 +35,8 @@ pub struct AddressSeen {
 pub struct ConnectFailure {
     /// Address without port; `None` where NCCL does not print it (up to 2.26).
     pub address: Option<String>,
+    /// The port, if it was always the same.
+    pub port: Option<u16>,
     /// The operating system's words.
     pub reason: String,
     /// How often it was printed.
@@ -47,6 +49,21 @@ pub struct ConnectFailure {
     pub first: Kept,
     /// The last one.
     pub last: Kept,
+}
+
+/// Connects to PyTorch's store that failed.
+#[derive(Clone, Debug)]
+pub struct StoreFailure {
+    /// Host as the user named it.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Why, the last time that it was said; empty if it never was.
+    pub reason: String,
+    /// Lines with a reason, and lines without: each try has one of either, or one of the second kind alone.
+    pub lines: (u64, u64),
+    /// It gave up.
+    pub gave_up: bool,
 }
 
 /// A peer's connection that closed.
@@ -195,6 +212,8 @@ pub struct Record {
     last_pointer: Option<(u64, MemberIx)>,
     /// Connects that failed.
     pub connects: Vec<ConnectFailure>,
+    /// Connects to the store that failed.
+    pub store_failures: Vec<StoreFailure>,
     /// Peers whose connection closed.
     pub closed: Vec<PeerClosed>,
     /// Watchdog timeouts.
@@ -276,6 +295,7 @@ impl Record {
             pointers: FxHashMap::default(),
             last_pointer: None,
             connects: Vec::new(),
+            store_failures: Vec::new(),
             closed: Vec::new(),
             watchdogs: Vec::new(),
             work: BTreeMap::new(),
@@ -399,12 +419,19 @@ impl Record {
             Event::Topology => self.advance(Phase::Topology),
             Event::ConnectFailed {
                 address,
+                port,
                 reason,
                 attempt,
                 retrying,
             } => {
-                self.connect_failed(line, address, reason, attempt, retrying);
+                self.connect_failed(line, (address, port), reason, attempt, retrying);
             }
+            Event::StoreRefused {
+                host,
+                port,
+                reason,
+                retrying,
+            } => self.store_refused(host, port, reason, retrying),
             Event::PeerClosed { local } => self.peer_closed(line, local),
             Event::RankOf { rank, of } => {
                 self.rank_of
@@ -594,7 +621,7 @@ impl Record {
     fn connect_failed(
         &mut self,
         line: &Line<'_>,
-        address: Option<&[u8]>,
+        (address, port): (Option<&[u8]>, Option<u16>),
         reason: &[u8],
         attempt: Option<u32>,
         retrying: bool,
@@ -609,12 +636,14 @@ impl Record {
         });
         if let Some(known) = known {
             known.count += 1;
+            known.port = known.port.filter(|known| Some(*known) == port);
             known.attempts = known.attempts.max(attempt.unwrap_or(0));
             known.gave_up |= !retrying;
             known.last = kept;
         } else if self.connects.len() < limits::EVENTS_PER_WRITER {
             self.connects.push(ConnectFailure {
                 address: address.map(lossy),
+                port,
                 reason: lossy(reason),
                 count: 1,
                 attempts: attempt.unwrap_or(0),
@@ -622,6 +651,33 @@ impl Record {
                 first: kept.clone(),
                 last: kept,
             });
+        }
+    }
+
+    fn store_refused(&mut self, host: &[u8], port: u16, reason: Option<&[u8]>, retrying: bool) {
+        let all = &mut self.store_failures;
+        let same_place = |f: &StoreFailure| f.port == port && same(&f.host, host);
+        let at = all.iter().position(same_place).unwrap_or(all.len());
+        if at == limits::EVENTS_PER_WRITER {
+            return;
+        }
+        if at == all.len() {
+            all.push(StoreFailure {
+                host: lossy(host),
+                port,
+                reason: String::new(),
+                lines: (0, 0),
+                gave_up: false,
+            });
+        }
+        let known = &mut all[at];
+        known.gave_up |= !retrying;
+        match reason {
+            Some(reason) => {
+                known.lines.0 += 1;
+                known.reason = lossy(reason);
+            }
+            None => known.lines.1 += 1,
         }
     }
 

@@ -31,15 +31,18 @@ impl Job {
                 .iter()
                 .map(|writer| self.writer_view(writer.ix(), writers)),
         );
+        let (connects, more_connects) = self.connect_views(ranks);
         let mut view = JobView {
             world_size: ranks.world,
-            hosts: self.host_views(ranks),
+            hosts: self.host_views(ranks, writers),
             ranks: rows,
             comms: ranks
                 .comms
                 .iter()
                 .map(|c| self.comm_view(ranks, c))
                 .collect(),
+            connects,
+            more_connects,
             ras: self.ras_listeners(ranks),
             versions: self.versions(ranks),
             env: self.env(ranks),
@@ -179,7 +182,7 @@ impl Job {
         }
     }
 
-    fn host_views(&self, ranks: &Ranks) -> Vec<HostView> {
+    fn host_views(&self, ranks: &Ranks, writers: &[Writer]) -> Vec<HostView> {
         let mut hosts: BTreeMap<&str, Choices> = BTreeMap::new();
         let mut members: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for rec in &ranks.ranks {
@@ -197,6 +200,12 @@ impl Job {
                         seen.address.clone(),
                     );
                     addresses.entry(key).or_default().insert(rec.rank);
+                }
+                for hint in &writers[writer.ix()].hints {
+                    if let Hint::Address(address) = hint {
+                        let key = ("ray".to_owned(), None, address.clone());
+                        addresses.entry(key).or_default().insert(rec.rank);
+                    }
                 }
             }
         }
@@ -246,6 +255,7 @@ impl Job {
         });
         CommView {
             id,
+            called: vec![comm.key.name()],
             nranks: rec.nranks,
             members: members.collect(),
         }

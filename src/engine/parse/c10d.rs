@@ -25,8 +25,13 @@ pub(super) fn parse(message: &[u8], found: Literals) -> Option<Event<'_>> {
     if found.find(Literal::GroupOptions, message).is_some() {
         return init_options(message).or(Some(Event::StoreContact));
     }
-    if found.has(Literal::ClientSocket) && is_contact(message) {
-        return Some(Event::StoreContact);
+    if found.has(Literal::ClientSocket) {
+        if is_contact(message) {
+            return Some(Event::StoreContact);
+        }
+        if let Some(event) = refused(message) {
+            return Some(event);
+        }
     }
     if let Some(at) = found.find(Literal::NameLookup, message) {
         return unresolved(message, at);
@@ -44,6 +49,46 @@ fn unresolved(message: &[u8], at: usize) -> Option<Event<'_>> {
     rest.until(b" - ")?;
     let reason = &rest.0[..memchr::memchr(b')', rest.0)?];
     Some(Event::Unresolved { host, reason })
+}
+
+/// A connect to the store that failed, in one of two lines of each try. The addresses behind the names are
+/// no witness: some builds print garbage there.
+///
+/// `TCP client failed to connect/validate to host H:P - retrying (try=N, …): … (errno: 101 - R).` (2.4 and later) ·
+/// `The client socket has failed to connect to any network address of (H, P).` (2.0 and later)
+fn refused(message: &[u8]) -> Option<Event<'_>> {
+    let mut rest = Cursor(message.strip_prefix(b"[c10d] ")?);
+    if rest.has(b"The client socket has failed to connect to any network address of (") {
+        let host = rest.until(b", ")?;
+        let port = u16::try_from(rest.dec32()?).ok()?;
+        return Some(Event::StoreRefused {
+            host,
+            port,
+            reason: None,
+            retrying: true,
+        });
+    }
+    rest.lit(b"TCP client failed to connect/validate to host ")?;
+    let to = rest.until(b" - ")?;
+    let colon = memchr::memrchr(b':', to)?;
+    let port = u16::try_from(Cursor(&to[colon + 1..]).dec32()?).ok()?;
+    let retrying = rest.0.starts_with(b"retrying");
+    rest.until(b"): ")?;
+    let why = rest.0;
+    let errno = memmem::rfind(why, b"(errno: ").and_then(|at| {
+        let words = &why[at + memmem::find(&why[at..], b" - ")? + 3..];
+        Some(&words[..memchr::memchr(b')', words)?])
+    });
+    let timeout = || {
+        let words = why.strip_prefix(b"The client socket has ")?;
+        Some(&words[..memmem::find(words, b" while trying")?])
+    };
+    Some(Event::StoreRefused {
+        host: &to[..colon],
+        port,
+        reason: Some(errno.or_else(timeout).unwrap_or(why)),
+        retrying,
+    })
 }
 
 /// A socket of the store's client: connected, or about to be.
@@ -120,6 +165,38 @@ mod tests {
             Some(Event::Unresolved { host: b"node-zero", reason: b"Name or service not known" })
         );
         assert_eq!(parsed(b"it cannot be retrieved (gai error: "), None);
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_reached() {
+        let refused = |host: &'static str, port, reason: Option<&'static str>, retrying| {
+            Some(Event::StoreRefused {
+                host: host.as_bytes(),
+                port,
+                reason: reason.map(str::as_bytes),
+                retrying,
+            })
+        };
+        assert_eq!(
+            parsed(b"[c10d] TCP client failed to connect/validate to host 10.20.0.1:21060 - retrying (try=3, timeout=600000ms, delay=1821ms): The client socket has failed to connect to any network address of (10.20.0.1, 21060). The client socket has failed to connect to 10.20.0.1:21060 (errno: 101 - Network is unreachable)."),
+            refused("10.20.0.1", 21060, Some("Network is unreachable"), true)
+        );
+        assert_eq!(
+            parsed(b"[c10d] TCP client failed to connect/validate to host ::1:1 - timed out (try=1, timeout=8000ms): The client socket has timed out after 8000ms while trying to connect to (::1, 1)."),
+            refused("::1", 1, Some("timed out after 8000ms"), false)
+        );
+        assert_eq!(
+            parsed(b"[c10d] The client socket has failed to connect to any network address of (node-0, 29500)."),
+            refused("node-0", 29500, None, true)
+        );
+        for torn in [
+            "any network address of (node-0, 99999).",
+            "[::1]:1 (errno: 99 - x).",
+            "any",
+        ] {
+            let line = format!("[c10d] The client socket has failed to connect to {torn}");
+            assert_eq!(parsed(line.as_bytes()), None, "{torn}");
+        }
     }
 
     #[test]

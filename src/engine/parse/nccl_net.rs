@@ -129,6 +129,7 @@ pub(super) fn connect(message: &[u8]) -> Option<Event<'_>> {
         let reason = rest.until(b", retrying")?;
         return Some(Event::ConnectFailed {
             address: None,
+            port: None,
             reason,
             attempt: None,
             retrying: true,
@@ -140,16 +141,18 @@ pub(super) fn connect(message: &[u8]) -> Option<Event<'_>> {
         return None;
     }
     rest = Cursor(&message[at + b"onnect ".len()..]);
-    let address = if rest.has(b"to ") {
+    let (address, port) = if rest.has(b"to ") {
         let text = rest.word();
         rest.has(b" ");
-        Some(&text[..memchr::memchr(b'<', text).unwrap_or(text.len())])
+        let (address, port) = text.split_at(memchr::memchr(b'<', text).unwrap_or(text.len()));
+        (Some(address), port_of(port.get(1..).unwrap_or_default()))
     } else {
-        None
+        (None, None)
     };
     if rest.has(b"failed : ") {
         return Some(Event::ConnectFailed {
             address,
+            port,
             reason: rest.0,
             attempt: None,
             retrying: false,
@@ -163,6 +166,7 @@ pub(super) fn connect(message: &[u8]) -> Option<Event<'_>> {
         let attempt = tail.has(b" (").then(|| tail.dec32()).flatten();
         return Some(Event::ConnectFailed {
             address,
+            port,
             reason,
             attempt,
             retrying: true,
@@ -170,10 +174,16 @@ pub(super) fn connect(message: &[u8]) -> Option<Event<'_>> {
     }
     Some(Event::ConnectFailed {
         address,
+        port,
         reason,
         attempt: None,
         retrying: false,
     })
+}
+
+/// The number in front.
+fn port_of(text: &[u8]) -> Option<u16> {
+    u16::try_from(Cursor(text).dec32()?).ok()
 }
 
 #[cfg(test)]
@@ -234,11 +244,12 @@ mod tests {
         let of = |text: &'static str| match connect(text.as_bytes()) {
             Some(Event::ConnectFailed {
                 address,
+                port,
                 reason,
                 attempt,
                 retrying,
             }) => Some((
-                address.map(<[u8]>::to_vec),
+                address.map(|address| (address.to_vec(), port)),
                 reason.to_vec(),
                 attempt,
                 retrying,
@@ -250,7 +261,7 @@ mod tests {
                 "socketPollConnect: connect to 127.0.0.1<45459> returned Connection refused, retrying (22/34) after sleep for 2200 msec"
             ),
             Some((
-                Some(b"127.0.0.1".to_vec()),
+                Some((b"127.0.0.1".to_vec(), Some(45_459))),
                 b"Connection refused".to_vec(),
                 Some(22),
                 true
@@ -259,7 +270,7 @@ mod tests {
         assert_eq!(
             of("socketStartConnect: Connect to 10.0.0.1<1> failed : No route to host"),
             Some((
-                Some(b"10.0.0.1".to_vec()),
+                Some((b"10.0.0.1".to_vec(), Some(1))),
                 b"No route to host".to_vec(),
                 None,
                 false

@@ -6,7 +6,7 @@ use crate::views::escape::{self, Glyphs};
 use crate::views::words;
 
 /// The order in which a job uses its subsystems; others follow by name.
-const ORDER: [&str; 6] = ["c10d", "gloo", "bootstrap", "net", "oob", "ras"];
+const ORDER: [&str; 6] = ["ray", "c10d", "gloo", "bootstrap", "net", "oob"];
 
 /// Fewer hosts that are alike keep rows of their own.
 const GROUP: usize = 3;
@@ -127,6 +127,20 @@ impl AddressTable {
 }
 
 impl AddressTable {
+    /// By subsystem the interface and network that more than half of the hosts chose, if any did.
+    #[must_use]
+    pub fn usual(&self) -> Vec<Option<&str>> {
+        let most = |at: usize| {
+            let mut chosen: Vec<&str> = self.rows.iter().map(|r| network(&r.cells[at])).collect();
+            chosen.sort_unstable();
+            let alike = chosen
+                .chunk_by(|a, b| a == b)
+                .max_by_key(|alike| alike.len())?;
+            (alike.len() * 2 > chosen.len()).then_some(alike[0])
+        };
+        (0..self.subsystems.len()).map(most).collect()
+    }
+
     /// Widths of the host's column and of every subsystem's, two blanks apart, in `width` columns.
     pub(super) fn columns(&self, rows: &[&AddressRow], width: usize, glyphs: Glyphs) -> Vec<usize> {
         let wide = |text: &str| escape::width(&escape::harmless(text, glyphs));
@@ -163,6 +177,13 @@ fn narrow(columns: &mut [usize], width: usize) {
 }
 
 impl AddressRow {
+    /// True if this cell is what makes the host odd: another interface or network than the usual one.
+    #[must_use]
+    pub fn stands_out(&self, at: usize, usual: Option<&str>) -> bool {
+        let cell = &self.cells[at];
+        self.odd && !cell.is_empty() && usual.is_some_and(|usual| network(cell) != usual)
+    }
+
     /// Rows that are alike as one.
     fn together(rows: &[Self]) -> Self {
         let cells = (0..rows[0].cells.len()).map(|at| {

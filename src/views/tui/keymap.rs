@@ -252,7 +252,7 @@ pub const KEYMAP: &[Binding] = &[
     bind(On(Screen::Findings), &[key('p')], Prove, "prove", "prove the fix on the GPUs of this host, after a question"),
     bind(On(Screen::Findings), &[key('y')], CopyFix, "copy fix", "copy the commands of the fix (OSC 52)"),
 
-    bind(On(Screen::Hosts), &[Key::Plain(K::Enter)], Open, "ranks", "show the ranks of the host"),
+    bind(On(Screen::Hosts), &[Key::Plain(K::Enter)], Open, "ranks", "show the ranks of the host, or the log of a rank that cannot connect"),
 
     bind(On(Screen::Log), &[key('/')], Search, "search", "search for a regular expression"),
     bind(On(Screen::Log), &[key('n')], Hit(1), "next", "go to the next hit"),

@@ -9,6 +9,7 @@ use crate::engine::snapshot::{RankView, Snapshot};
 
 use super::keymap::Here;
 use super::screen::Screen;
+use super::screen::collectives;
 use super::screen::ranks::Sort;
 use super::task::{FindingKey, TaskView};
 use super::theme::Theme;
@@ -32,14 +33,14 @@ pub struct Ui {
     pub ranks: Ranks,
     /// The list of findings.
     pub findings: Findings,
-    /// Selected host, if the user chose one.
+    /// Selected host, or behind the hosts a connect that failed, if the user chose one.
     pub host: Option<usize>,
     /// Selected row of the settings.
     pub env: usize,
     /// Selected GPU.
     pub gpu: usize,
-    /// Selected communicator.
-    pub comm: usize,
+    /// Selected communicator, if the user chose one.
+    pub comm: Option<usize>,
     /// Selected row of the communicator.
     pub member: usize,
     /// The log of one rank.
@@ -160,14 +161,23 @@ impl Ui {
         usize::from(self.size.1.saturating_sub(4)).max(1)
     }
 
-    /// The row of the selected host; at first the odd one.
+    /// The row of the selected host, or behind them of a connect that failed; at first the odd host.
     #[must_use]
     pub fn host_row(&self, snapshot: &Snapshot) -> usize {
         let hosts = &snapshot.job.hosts;
         let odd = || hosts.iter().position(|h| h.odd).unwrap_or(0);
         self.host
             .unwrap_or_else(odd)
-            .min(hosts.len().saturating_sub(1))
+            .min((hosts.len() + snapshot.job.connects.len()).saturating_sub(1))
+    }
+
+    /// The selected communicator; at first the one that something is wrong with.
+    #[must_use]
+    pub fn comm_row(&self, snapshot: &Snapshot) -> usize {
+        let comms = snapshot.job.comms.len();
+        self.comm
+            .unwrap_or_else(|| collectives::first(snapshot))
+            .min(comms.saturating_sub(1))
     }
 
     /// The row of the selected finding.

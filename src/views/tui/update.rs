@@ -200,13 +200,16 @@ fn open(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
         }
         Screen::Findings => evidence(ui, snapshot),
         Screen::Hosts => {
-            if let Some(host) = snapshot.job.hosts.get(ui.host_row(snapshot)) {
+            let (row, hosts) = (ui.host_row(snapshot), &snapshot.job.hosts);
+            if let Some(host) = hosts.get(row) {
                 ui.ranks.filter.clone_from(&host.name);
+                return go(ui, snapshot, Screen::Ranks);
             }
-            go(ui, snapshot, Screen::Ranks)
+            let connect = snapshot.job.connects.get(row - hosts.len());
+            log_of(ui, snapshot, connect.and_then(|c| c.ranks.first().copied()))
         }
         Screen::Collectives => {
-            let comm = snapshot.job.comms.get(ui.comm);
+            let comm = snapshot.job.comms.get(ui.comm_row(snapshot));
             let groups = comm.map(groups).unwrap_or_default();
             let group = groups.get(ui.member);
             log_of(ui, snapshot, group.and_then(|g| g.ranks.first().copied()))
@@ -247,7 +250,8 @@ fn sideways(ui: &mut Ui, snapshot: &Snapshot, by: isize) -> Vec<Effect> {
             Vec::new()
         }
         Screen::Collectives => {
-            ui.comm = moved(ui.comm, by, snapshot.job.comms.len());
+            let comm = moved(ui.comm_row(snapshot), by, snapshot.job.comms.len());
+            ui.comm = Some(comm);
             ui.member = 0;
             Vec::new()
         }
@@ -270,14 +274,14 @@ fn step(ui: &mut Ui, snapshot: &Snapshot, by: isize) {
                 .map(|at| RankKey::of(&snapshot.job.ranks[*at]));
         }
         Screen::Hosts => {
-            let row = moved(ui.host_row(snapshot), by, snapshot.job.hosts.len());
-            ui.host = Some(row);
+            let rows = snapshot.job.hosts.len() + snapshot.job.connects.len();
+            ui.host = Some(moved(ui.host_row(snapshot), by, rows));
         }
         Screen::Collectives => {
             let rows = snapshot
                 .job
                 .comms
-                .get(ui.comm)
+                .get(ui.comm_row(snapshot))
                 .map_or(0, |comm| groups(comm).len());
             ui.member = moved(ui.member, by, rows);
         }

@@ -6,7 +6,8 @@ use super::stand::{Side, Split, same};
 use super::{Draft, Scene, at_site, cite};
 use crate::engine::detect::{ranges, wait};
 use crate::engine::dump::{Common, Entry};
-use crate::engine::finding::Finding;
+use crate::engine::finding::{CallSide, Divergence, Finding};
+use crate::engine::limits;
 use crate::engine::vocab::Confidence;
 
 /// Calls looked at behind the first difference, to tell an order that differs from a single slip.
@@ -61,6 +62,27 @@ pub(super) fn finding(scene: &Scene<'_>, stand: &super::Stand<'_>) -> Option<Fin
     for side in sides[1..].iter().chain(&sides[..1]) {
         show(scene, &mut draft, split, side);
     }
+    draft.finding().calls = Some(Divergence {
+        ordinal: u64::from(split.seq),
+        sides: sides
+            .iter()
+            .take(limits::SIDES)
+            .map(|side| {
+                let against = if side.ranks == major.ranks {
+                    minor
+                } else {
+                    major
+                };
+                called(
+                    common,
+                    side,
+                    telling(common, side.entries, against.entries).0,
+                )
+            })
+            .collect(),
+        more: sides.len().saturating_sub(limits::SIDES),
+        majority,
+    });
     draft.sites(common_sites(common, split));
     Some(draft.finish())
 }
@@ -69,6 +91,23 @@ pub(super) fn finding(scene: &Scene<'_>, stand: &super::Stand<'_>) -> Option<Fin
 fn telling<'e>(common: &Common, a: &'e [Entry], b: &'e [Entry]) -> (&'e Entry, &'e Entry) {
     let pair = a.iter().zip(b).find(|(a, b)| !common.alike(a.call, b.call));
     pair.unwrap_or((&a[0], &b[0]))
+}
+
+/// A side as it is shown; a dump records neither reduction nor root.
+fn called(common: &Common, side: &Side<'_>, entry: &Entry) -> CallSide {
+    let call = common.call(entry.call);
+    let (elements, datatype) = call.moved();
+    CallSide {
+        ranks: side.ranks.clone(),
+        function: call.function().to_owned(),
+        count: (elements > 0).then(|| elements.to_string()),
+        datatype: (!datatype.is_empty()).then(|| datatype.to_owned()),
+        frames: entry
+            .stack
+            .map(|stack| common.frames(stack))
+            .unwrap_or_default(),
+        ..CallSide::default()
+    }
 }
 
 fn show(scene: &Scene<'_>, draft: &mut Draft<'_>, split: &Split<'_>, side: &Side<'_>) {

@@ -1,11 +1,12 @@
 //! The dumps' side of what views show: process groups beside communicators, and where each rank stands.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::{GroupRec, Part, Recorded, Recorder};
-use crate::engine::dump::Entry;
+use crate::engine::dump::{Entry, StackIx};
 use crate::engine::snapshot::{CommView, JobView, MemberView};
 use crate::engine::vocab::Phase;
 use crate::engine::witness::{Said, Witness};
@@ -13,6 +14,7 @@ use crate::engine::witness::{Said, Witness};
 /// Adds what the dumps say. A group is the communicator of the same ranks, if there is one; else a further one.
 pub fn add(recorder: &Recorder, recorded: &Recorded<'_>, job: &mut JobView) {
     let mut taken = BTreeSet::new();
+    let mut stacks = FxHashMap::default();
     for group in &recorded.groups {
         let all = group.all();
         let at = job.comms.iter().enumerate().position(|(at, comm)| {
@@ -24,18 +26,20 @@ pub fn add(recorder: &Recorder, recorded: &Recorded<'_>, job: &mut JobView) {
             job.comms.push(CommView {
                 id: group.name.clone(),
                 nranks: u32::try_from(all.len()).unwrap_or(u32::MAX),
+                called: Vec::new(),
                 members: Vec::new(),
             });
             job.comms.len() - 1
         });
         taken.insert(at);
+        job.comms[at].called.push(group.name.clone());
         let ranks = group.ranks.iter().flat_map(|ranks| ranks.iter());
         let places: FxHashMap<u32, u32> = ranks.copied().zip(0..).collect();
         let members = job.comms[at].members.iter().enumerate().rev();
         let known: FxHashMap<u32, usize> =
             members.filter_map(|(at, m)| Some((m.rank?, at))).collect();
         for (rank, part) in &group.members {
-            let (mut fresh, said) = member(recorder, group, *rank, part);
+            let (mut fresh, said) = member(recorder, group, *rank, part, &mut stacks);
             fresh.comm_rank = places.get(rank).copied().unwrap_or(*rank);
             let members = &mut job.comms[at].members;
             match known.get(rank) {
@@ -73,11 +77,17 @@ fn member(
     group: &GroupRec<'_>,
     rank: u32,
     part: &Part<'_>,
+    stacks: &mut FxHashMap<StackIx, Arc<[String]>>,
 ) -> (MemberView, Said) {
     let common = &recorder.common;
     let entry = standing(group, part);
     let call = entry.map(|e| common.call(e.call).words());
-    let site = entry.and_then(|e| common.site(e.stack?).first().map(|f| f.short()));
+    // Ranks of one job stand at few places.
+    let stack = entry.and_then(|e| e.stack).map(|ix| {
+        let known = stacks.entry(ix);
+        Arc::clone(known.or_insert_with(|| common.frames(ix).into()))
+    });
+    let stack = stack.unwrap_or_default();
     let reached = part.reached.map(u64::from);
     let said = Said {
         witness: Witness::Dump,
@@ -87,7 +97,8 @@ fn member(
         progress: entry
             .filter(|_| group.tells_completion())
             .map(|e| e.progress.name().to_owned()),
-        at: site,
+        at: stack.first().cloned(),
+        stack,
     };
     let done = part.calls.collectives.iter().any(|e| group.is_done(e));
     let fresh = MemberView {

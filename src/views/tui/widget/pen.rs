@@ -79,6 +79,11 @@ impl<'a> Pen<'a> {
             .0;
     }
 
+    /// A text as it would be shown in `width` columns.
+    pub(in crate::views::tui) fn fit(&self, text: &str, width: usize) -> String {
+        escape::fit(text, width, self.theme.glyphs)
+    }
+
     /// Writes a text and goes on `width` columns later.
     pub(in crate::views::tui) fn cell(&mut self, tone: Tone, text: &str, width: usize) {
         let start = usize::from(self.at.x - self.area.x);
