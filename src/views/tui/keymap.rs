@@ -277,7 +277,7 @@ pub const KEYMAP: &[Binding] = &[
     bind(On(Screen::Log), &[key('x')], Without, "without", "leave lines out that have a regular expression; Esc takes it away"),
     bind(On(Screen::Log), &[key('w')], Wrap, "wrap", "show long lines in several rows, or cut them"),
     bind(On(Screen::Log), &[Key::Plain(K::Enter)], Open, "", "of several ranks' lines, open the log of the one that wrote this"),
-    bind(On(Screen::Log), &[key('P')], Stack, "stack", "show the Python stack of the rank, if it runs on this host (py-spy)"),
+    bind(On(Screen::Log), &[key('P')], Stack, "", "show the Python stack of the rank, if it runs on this host (py-spy)"),
     bind(On(Screen::Log), &[key('f')], Follow, "follow", "follow the end of the log, or stop that"),
     bind(On(Screen::Log), &[Key::Plain(K::Left), key('h')], Sideways(-1), "", "scroll left"),
     bind(On(Screen::Log), &[Key::Plain(K::Right), key('l')], Sideways(1), "", "scroll right"),
