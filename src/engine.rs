@@ -26,7 +26,7 @@ pub mod line;
 mod memo;
 pub mod parse;
 pub mod ras;
-mod recent;
+pub mod recent;
 pub mod snapshot;
 pub mod vocab;
 pub mod witness;
@@ -38,13 +38,13 @@ use catalog::{Catalog, Seen};
 use demux::{Demux, Writer};
 use event::Event;
 use hits::Hits;
-use ids::SourceId;
+use ids::{SourceId, WriterIx};
 use input::{EndReason, Input, SourceInfo, SourceKind, Time};
 use job::{Job, Ranks};
 use line::{Head, Line, Place};
 use memo::Memo;
 use parse::Parser;
-use recent::Recent;
+use recent::{Kept, Recent, Whose};
 use snapshot::Snapshot;
 use witness::recorder::Recorded;
 
@@ -199,15 +199,32 @@ impl Engine {
         self.generation
     }
 
-    /// Where the last lines of a rank stand, oldest first ([`Options::keep_recent`]).
+    /// Where the last lines of some ranks stand, in the order in which they came
+    /// ([`Options::keep_recent`]); none before `since`, if that is among them.
     #[must_use]
-    pub fn recent_lines(&self, rank: u32) -> Vec<Place> {
+    pub fn recent_lines(&self, whose: &Whose, since: Option<Place>) -> Vec<Kept> {
         let Some(recent) = &self.recent else {
             return Vec::new();
         };
-        let ranks = Ranks::resolve(&self.job, self.demux.writers(), &Recorded::default());
-        let writers = ranks.ranks.get(rank as usize).map(|r| r.writers.as_slice());
-        recent.of(writers.unwrap_or_default())
+        let resolved = Ranks::resolve(&self.job, self.demux.writers(), &Recorded::default());
+        let limit = whose.limit();
+        match whose {
+            Whose::Ranks(ranks) => {
+                let known = ranks.iter().filter_map(|rank| {
+                    let known = resolved.ranks.get(*rank as usize)?;
+                    Some(known.writers.iter().map(|writer| (*writer, Some(*rank))))
+                });
+                recent.newest(known.flatten(), limit, since)
+            }
+            Whose::All => {
+                let all = resolved.of_writer.iter().enumerate();
+                recent.newest(
+                    all.map(|(ix, rank)| (WriterIx::from_ix(ix), *rank)),
+                    limit,
+                    since,
+                )
+            }
+        }
     }
 
     /// Time matters only while the job is not known to have ended.

@@ -20,6 +20,7 @@ use unhang::engine::ids::SourceId;
 use unhang::engine::input::{
     EndReason, Input, ProcessLoad, ProcessState, SourceInfo, SourceKind, Time,
 };
+use unhang::engine::recent::Whose;
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::vocab::{Class, State};
 use unhang::engine::{Engine, Options};
@@ -402,7 +403,7 @@ fn lines_of_a_watched_file_are_read_back() {
         handle.snapshot().inputs.lines == 2
     });
     let page = handle
-        .log(0, LogRequest::Newest(1))
+        .log(Whose::Ranks(vec![0]), LogRequest::Newest(1))
         .recv_timeout(Duration::from_secs(10))
         .unwrap();
     assert_eq!(page.older, 1);

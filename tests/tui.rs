@@ -14,6 +14,7 @@ use unhang::app::{demo, prove, replay};
 use unhang::engine::catalog::Catalog;
 use unhang::engine::ids::SourceId;
 use unhang::engine::line::Place;
+use unhang::engine::recent::Whose;
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::{Engine, Options};
 use unhang::sources::progress::Progress;
@@ -108,9 +109,9 @@ impl Bench {
         self.effects = update(&mut self.ui, &self.snapshot, &self.status, action);
         for effect in self.effects.clone() {
             match effect {
-                Effect::Log(rank, request) => {
-                    let page = self.log(rank);
-                    arrived(&mut self.ui, rank, request, page);
+                Effect::Log(whose, request) => {
+                    let page = self.log(&whose);
+                    arrived(&mut self.ui, &whose, request, page);
                 }
                 Effect::Prove(row) => {
                     let (finding, here) = (&self.snapshot.findings[row], host_with_gpus());
@@ -135,7 +136,28 @@ impl Bench {
     }
 
     /// What a rank said: its evidence at the lines where it stands, and something in between.
-    fn log(&self, rank: u32) -> LogPage {
+    fn log(&self, whose: &Whose) -> LogPage {
+        let ranks: Vec<u32> = match whose {
+            Whose::Ranks(ranks) => ranks.clone(),
+            Whose::All => self
+                .snapshot
+                .job
+                .ranks
+                .iter()
+                .filter_map(|r| r.rank)
+                .collect(),
+        };
+        let mut lines: Vec<LogLine> = ranks.iter().flat_map(|r| self.log_of(*r)).collect();
+        // They take turns.
+        lines.sort_by_key(|line| (line.place.number, line.place.source));
+        LogPage {
+            lines,
+            older: 7,
+            newer: 0,
+        }
+    }
+
+    fn log_of(&self, rank: u32) -> Vec<LogLine> {
         let source = SourceId(rank);
         let evidence: Vec<_> = self
             .snapshot
@@ -167,14 +189,11 @@ impl Bench {
             };
             LogLine {
                 place,
+                rank: Some(rank),
                 bytes: Some(text.into_bytes()),
             }
         };
-        LogPage {
-            lines: (1..=24).map(line).collect(),
-            older: 7,
-            newer: 0,
-        }
+        (1..=24).map(line).collect()
     }
 
     fn draw(&self) -> Buffer {
@@ -227,6 +246,8 @@ fn screens_look_like_this() {
     check("mismatch", Bench::recorded("mismatch-count-16").keys("5"));
     check("connects", Bench::recorded("iface-docker-16").keys("4"));
     check("log", Bench::new("wrong_interface").keys("3⏎"));
+    let mut merged = Bench::new("wrong_interface");
+    check("log_merged", merged.keys("2mm⏎gxline 1⏎").keys("/of⏎"));
     check("env", Bench::new("settings").keys("7"));
     let mut watched = Bench::new("healthy");
     watched.snapshot = gpus::beside_ranks(watched.snapshot);
@@ -288,6 +309,8 @@ const PLACES: &[&str] = &[
     "6/line⏎",
     "6l",
     "6gjj",
+    "6a",
+    "2mm6a",
     "6/x",
     "2/x",
     "3p",
@@ -413,11 +436,7 @@ fn a_finding_leads_to_its_line() {
     assert_eq!(bench.ui.screen, Screen::Log);
     assert_eq!(bench.ui.log.rank, Some(10));
     assert_eq!(bench.ui.log.lines[bench.ui.log.row].place.number, 6);
-    assert!(
-        bench.shown().contains(">6 ") || bench.shown().contains("> 6 "),
-        "{}",
-        bench.shown()
-    );
+    assert!(bench.shown().contains(">  6 "), "{}", bench.shown());
     bench.keys("e");
     assert_eq!(
         bench.ui.log.rank,
@@ -484,25 +503,91 @@ fn a_log_follows_its_end_until_one_goes_up() {
             len: 3,
         };
         LogPage {
-            lines: vec![LogLine { place, bytes: None }],
+            lines: vec![LogLine {
+                place,
+                rank: Some(10),
+                bytes: None,
+            }],
             older: 0,
             newer: 0,
         }
     };
     let last = bench.ui.log.lines.last().unwrap().place;
-    arrived(&mut bench.ui, 10, LogRequest::After(last, 9), more(25));
+    let of = |rank| Whose::Ranks(vec![rank]);
+    arrived(&mut bench.ui, &of(10), LogRequest::After(last, 9), more(25));
     assert_eq!(bench.ui.log.row, 24);
     bench.keys("k");
-    arrived(&mut bench.ui, 10, LogRequest::After(last, 9), more(26));
+    arrived(&mut bench.ui, &of(10), LogRequest::After(last, 9), more(26));
     assert_eq!(bench.ui.log.row, 23);
     bench.keys("G");
     assert!(bench.ui.log.follow);
-    arrived(&mut bench.ui, 3, LogRequest::After(last, 9), more(27));
+    arrived(&mut bench.ui, &of(3), LogRequest::After(last, 9), more(27));
     assert_eq!(
         bench.ui.log.lines.len(),
         26,
         "lines of another rank came too late"
     );
+}
+
+#[test]
+fn logs_of_several_ranks_are_read_together_and_filtered() {
+    let mut bench = Bench::new("wrong_interface");
+    bench.keys("2gmjm⏎");
+    assert_eq!(bench.ui.whose(), Some(Whose::Ranks(vec![0, 2])));
+    assert!(
+        bench.shown().contains("ranks 0,2, as they came"),
+        "{}",
+        bench.shown()
+    );
+    bench.keys("a");
+    assert_eq!(bench.ui.whose(), Some(Whose::All));
+    assert_eq!(bench.ui.log.lines.len(), 16 * 24);
+    bench.keys("ione 1[0-9] of rank 3⏎x13|14⏎");
+    let shown = bench.shown();
+    assert!(shown.contains("only /one 1"), "{shown}");
+    assert!(bench.ui.log.passing.is_empty(), "{shown}");
+    bench.keys("ine 1[0-9] of rank 3⏎");
+    bench.keys("i").key(Key::Ctrl('c'));
+    bench.keys("⎋ine 1[0-9] of rank 3⏎x13|14⏎");
+    let shown = bench.shown();
+    assert_eq!(bench.ui.log.passing.len(), 8, "{shown}");
+    // The cursor stays on lines that are shown, a search finds no others.
+    bench.keys("g/line 1⏎kk");
+    assert!(bench.ui.log.passing.contains(&bench.ui.log.row));
+    // Enter leads to the line among its own rank's.
+    let line = bench.ui.log.lines[bench.ui.log.row].place;
+    bench.keys("⏎");
+    assert_eq!(bench.ui.whose(), Some(Whose::Ranks(vec![3])));
+    assert_eq!(bench.ui.log.lines[bench.ui.log.row].place, line);
+    // Esc takes the filters away first.
+    bench.keys("⎋");
+    assert_eq!(bench.ui.screen, Screen::Log);
+    assert_eq!(bench.ui.log.passing.len(), 24);
+    // Evidence is shown though a filter hides it.
+    bench.keys("ino such line⏎e");
+    assert!(bench.ui.log.only.is_none(), "{}", bench.shown());
+    // Without marks all ranks come next; all can be marked at once.
+    bench.keys("2M6a");
+    assert_eq!(bench.ui.whose(), Some(Whose::All));
+    bench.keys("2M");
+    assert_eq!(bench.ui.ranks.marked.len(), 16);
+}
+
+#[test]
+fn long_lines_are_wrapped_and_the_cursor_stays_in_sight() {
+    let mut bench = Bench::new("wrong_interface");
+    bench.keys("3⏎w");
+    assert!(bench.shown().contains("wrapped"));
+    bench.size(44, 14);
+    for _ in 0..30 {
+        bench.keys("k");
+        let number = bench.ui.log.lines[bench.ui.log.row].place.number;
+        let shown = bench.shown();
+        assert!(
+            shown.contains(&format!("{number:>2} ")),
+            "{number}: {shown}"
+        );
+    }
 }
 
 #[test]
@@ -708,7 +793,7 @@ proptest! {
         sample in 0usize..7,
         width in 1u16..=250,
         height in 1u16..=60,
-        typed in "[1-6jkhlgGeEnNfoOys?/+. \\[\\]{}⏎⎋]{0,12}",
+        typed in "[1-6jkhlgGeEnNfoOmMaixwys?/+. \\[\\]{}⏎⎋]{0,12}",
         text in "\\PC{0,30}",
         color in any::<bool>(),
     ) {

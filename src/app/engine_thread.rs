@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
 use super::clock::Clock;
-use super::handle::{Command, Following, Shared};
+use super::handle::{Command, Following, LogRequest, Shared};
 use super::lines::{LineReader, Lines};
 use super::recorder::{self, Recorder};
 use crate::engine::Engine;
@@ -152,14 +152,18 @@ impl Core {
     /// Answers [`Command::Log`]; gives any other command back.
     pub(crate) fn log_or(&mut self, command: Command) -> Option<Command> {
         let Command::Log {
-            rank,
+            whose,
             request,
             reply,
         } = command
         else {
             return Some(command);
         };
-        if let Some(places) = self.guarded(|engine| engine.recent_lines(rank)) {
+        let since = match request {
+            LogRequest::After(place, _) => Some(place),
+            LogRequest::Newest(_) | LogRequest::Before(..) => None,
+        };
+        if let Some(places) = self.guarded(|engine| engine.recent_lines(&whose, since)) {
             self.reader.ask(places, request, reply);
         }
         None

@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::engine::line::Place;
+use crate::engine::recent::Whose;
 use crate::engine::snapshot::Snapshot;
 use crate::error::InputError;
 use crate::sources::progress::Progress;
@@ -140,8 +141,9 @@ impl Status {
     }
 }
 
-/// Which lines of a rank to read back. The engine keeps the places of the last
-/// [`crate::engine::limits::RECENT_LINES`] lines of every rank.
+/// Which lines to read back. The engine keeps the places of the last
+/// [`crate::engine::limits::RECENT_LINES`] lines of every rank; of several ranks together,
+/// [`Whose::limit`] lines are read back at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogRequest {
     /// The newest lines, this many at most.
@@ -168,6 +170,8 @@ pub struct LogPage {
 pub struct LogLine {
     /// Where it stands.
     pub place: Place,
+    /// The world rank that wrote it, if known.
+    pub rank: Option<u32>,
     /// Its bytes as they are in the source, prefixes and control characters included (a view must
     /// escape them); `None` if they cannot be read any more (rotated away, out of memory's ring).
     pub bytes: Option<Vec<u8>>,
@@ -181,7 +185,7 @@ pub(crate) enum Command {
     Speed(f64),
     Seek(Duration),
     Log {
-        rank: u32,
+        whose: Whose,
         request: LogRequest,
         reply: SyncSender<LogPage>,
     },
@@ -352,13 +356,13 @@ impl Handle {
         self.shared.ask(Command::Seek(to));
     }
 
-    /// Reads lines of a rank back. The page arrives on the channel, soon; if the sender is gone
+    /// Reads lines of some ranks back, in the order in which they came. The page arrives on the channel, soon; if the sender is gone
     /// without a page, the request was refused (too many wait) or the engine has ended.
     #[must_use]
-    pub fn log(&self, rank: u32, request: LogRequest) -> Receiver<LogPage> {
+    pub fn log(&self, whose: Whose, request: LogRequest) -> Receiver<LogPage> {
         let (reply, page) = sync_channel(1);
         self.shared.ask(Command::Log {
-            rank,
+            whose,
             request,
             reply,
         });

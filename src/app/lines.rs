@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use super::handle::{LogLine, LogPage, LogRequest};
 use crate::engine::ids::SourceId;
 use crate::engine::line::Place;
+use crate::engine::recent::Kept;
 use crate::sources::record::What;
 
 /// Bytes kept in memory of everything that cannot be read again.
@@ -147,7 +148,7 @@ impl Inner {
 
 /// A question for the thread that reads lines.
 struct Job {
-    places: Vec<Place>,
+    places: Vec<Kept>,
     request: LogRequest,
     reply: SyncSender<LogPage>,
 }
@@ -167,7 +168,7 @@ impl LineReader {
     }
 
     /// Reads a page of these places, oldest first, and sends it. Refused if too many wait.
-    pub(crate) fn ask(&self, places: Vec<Place>, request: LogRequest, reply: SyncSender<LogPage>) {
+    pub(crate) fn ask(&self, places: Vec<Kept>, request: LogRequest, reply: SyncSender<LogPage>) {
         // Whoever asked sees that the reply's sender is gone.
         let _refused = self.jobs.try_send(Job {
             places,
@@ -181,9 +182,10 @@ fn answer(lines: &Lines, inbox: &Receiver<Job>) {
     for job in inbox {
         let (range, page) = page(&job.places, job.request);
         let mut files = HashMap::new();
-        let read = |place: &Place| LogLine {
-            place: *place,
-            bytes: read_line(lines, *place, &mut files),
+        let read = |kept: &Kept| LogLine {
+            place: kept.place,
+            rank: kept.rank,
+            bytes: read_line(lines, kept.place, &mut files),
         };
         let page = LogPage {
             lines: job.places[range].iter().map(read).collect(),
@@ -195,8 +197,8 @@ fn answer(lines: &Lines, inbox: &Receiver<Job>) {
 }
 
 /// Which of the kept places make up the page.
-fn page(places: &[Place], request: LogRequest) -> (std::ops::Range<usize>, LogPage) {
-    let find = |place: Place| places.iter().rposition(|kept| *kept == place);
+fn page(places: &[Kept], request: LogRequest) -> (std::ops::Range<usize>, LogPage) {
+    let find = |place: Place| places.iter().rposition(|kept| kept.place == place);
     let range = match request {
         LogRequest::Newest(n) => places.len().saturating_sub(n)..places.len(),
         LogRequest::Before(place, n) => {
@@ -299,12 +301,14 @@ mod tests {
 
     #[test]
     fn pages_are_cut_around_a_place() {
-        let places: Vec<Place> = (0..10).map(|n| place(0, n * 10, 5)).collect();
+        let kept = |place| Kept { place, rank: None };
+        let places: Vec<Kept> = (0..10).map(|n| kept(place(0, n * 10, 5))).collect();
+        let at = |n: usize| places[n].place;
         let cut = |request| page(&places, request).0;
         assert_eq!(cut(LogRequest::Newest(3)), 7..10);
-        assert_eq!(cut(LogRequest::Before(places[7], 3)), 4..7);
-        assert_eq!(cut(LogRequest::After(places[7], 9)), 8..10);
+        assert_eq!(cut(LogRequest::Before(at(7), 3)), 4..7);
+        assert_eq!(cut(LogRequest::After(at(7), 9)), 8..10);
         assert_eq!(cut(LogRequest::After(place(9, 9, 9), 4)), 0..4);
-        assert_eq!(page(&places, LogRequest::Before(places[7], 3)).1.newer, 3);
+        assert_eq!(page(&places, LogRequest::Before(at(7), 3)).1.newer, 3);
     }
 }

@@ -26,6 +26,8 @@ pub const COMMS_PER_WRITER: usize = 4_096;
 pub const ENV_PER_WRITER: usize = 256;
 /// Lines kept per rank for the log screen.
 pub const RECENT_LINES: usize = 4_096;
+/// Lines of several ranks that the log screen shows together, the newest.
+pub const MERGED_LINES: usize = 4 * RECENT_LINES;
 /// Peers whose point-to-point calls are counted, per member of a communicator.
 pub const PEERS: usize = 16_384;
 /// Connections remembered per member of a communicator.

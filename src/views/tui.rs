@@ -8,6 +8,7 @@
 //! ```
 
 pub mod keymap;
+pub mod level;
 pub mod screen;
 pub mod svg;
 pub mod task;
@@ -30,6 +31,7 @@ use ratatui::layout::Rect;
 use crate::app::handle::{Handle, LogPage, LogRequest, Mode, Status};
 use crate::app::task::{Order, Task};
 use crate::app::{prove, pystack};
+use crate::engine::recent::Whose;
 use crate::engine::snapshot::Snapshot;
 use crate::views::escape::Glyphs;
 
@@ -148,7 +150,7 @@ struct Dashboard<'a> {
     handle: &'a Handle,
     options: &'a Options<'a>,
     /// Lines of a log that were asked for.
-    pending: Option<(u32, LogRequest, Receiver<LogPage>)>,
+    pending: Option<(Whose, LogRequest, Receiver<LogPage>)>,
     /// The program that runs beside the dashboard; it ends with it.
     task: Option<Task>,
     /// What was seen of it last, and when.
@@ -191,9 +193,7 @@ impl Dashboard<'_> {
             Effect::Step => self.handle.step(),
             Effect::Speed(speed) => self.handle.set_speed(speed),
             Effect::Seek(to) => self.handle.seek(to),
-            Effect::Log(rank, request) => {
-                self.pending = Some((rank, request, self.handle.log(rank, request)));
-            }
+            Effect::Log(whose, request) => self.ask(whose, request),
             Effect::Prove(row) => {
                 if let Some(finding) = self.snapshot.findings.get(row) {
                     let here = prove::Here::this();
@@ -274,20 +274,25 @@ impl Dashboard<'_> {
         }
         self.status = status;
         if self.pending.is_none()
-            && let Some(Effect::Log(rank, request)) = refresh(&mut self.ui, &self.snapshot)
+            && let Some(Effect::Log(whose, request)) = refresh(&mut self.ui, &self.snapshot)
         {
-            self.pending = Some((rank, request, self.handle.log(rank, request)));
+            self.ask(whose, request);
         }
+    }
+
+    fn ask(&mut self, whose: Whose, request: LogRequest) {
+        let page = self.handle.log(whose.clone(), request);
+        self.pending = Some((whose, request, page));
     }
 
     /// Takes in lines that have arrived; true if there were any.
     fn collect(&mut self) -> bool {
-        let Some((rank, request, receiver)) = &self.pending else {
+        let Some((whose, request, receiver)) = &self.pending else {
             return false;
         };
         match receiver.try_recv() {
             Ok(page) => {
-                arrived(&mut self.ui, *rank, *request, page);
+                arrived(&mut self.ui, whose, *request, page);
                 self.pending = None;
                 true
             }

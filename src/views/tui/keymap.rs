@@ -43,6 +43,18 @@ pub enum Action {
     Sort,
     /// Turns the order round.
     Reverse,
+    /// Marks a rank, or takes its mark away.
+    Mark,
+    /// Marks all ranks that are shown, or takes all marks away.
+    MarkAll,
+    /// Shows the lines of one rank, of the marked ones, of all.
+    Widen,
+    /// Asks for a pattern that lines must have.
+    Only,
+    /// Asks for a pattern that lines must not have.
+    Without,
+    /// Shows long lines in several rows, or in one.
+    Wrap,
     /// Follows the end of a log.
     Follow,
     /// Shows the log of the next rank; negative is the previous one.
@@ -224,9 +236,10 @@ const fn bind(
 }
 
 use Action::{
-    Accept, Back, Bottom, Cancel, CopyFix, Erase, Faster, Finding, Follow, Go, Help, Hit, Move,
-    Neighbour, NextScreen, Open, Page, Pause, PreviousScreen, Prove, Quit, Reverse, Save, Search,
-    Seek, Sideways, Slower, Sort, Stack, Step, Suspend, Top,
+    Accept, Back, Bottom, Cancel, CopyFix, Erase, Faster, Finding, Follow, Go, Help, Hit, Mark,
+    MarkAll, Move, Neighbour, NextScreen, Only, Open, Page, Pause, PreviousScreen, Prove, Quit,
+    Reverse, Save, Search, Seek, Sideways, Slower, Sort, Stack, Step, Suspend, Top, Widen, Without,
+    Wrap,
 };
 use Context::{Everywhere, Lists, On, Overlay, Prompt, Replay};
 use KeyCode as K;
@@ -242,7 +255,9 @@ pub const KEYMAP: &[Binding] = &[
     bind(Overlay, &[Key::Plain(K::Esc), key('q')], Cancel, "stop, or close", "stop what runs; close the frame"),
     bind(Overlay, &[key('y')], CopyFix, "copy", "copy the command (OSC 52)"),
 
-    bind(On(Screen::Ranks), &[Key::Plain(K::Enter)], Open, "log", "open the log of the rank"),
+    bind(On(Screen::Ranks), &[Key::Plain(K::Enter)], Open, "log", "open the log of the rank, or of the marked ones merged"),
+    bind(On(Screen::Ranks), &[key('m')], Mark, "mark", "mark the rank, to read logs together; again takes the mark away"),
+    bind(On(Screen::Ranks), &[key('M')], MarkAll, "", "mark all ranks shown, or take all marks away"),
     bind(On(Screen::Ranks), &[key('/')], Search, "filter", "show only ranks in whose row this is found"),
     bind(On(Screen::Ranks), &[key('P')], Stack, "stack", "show the Python stack of the rank, if it runs on this host (py-spy)"),
     bind(On(Screen::Ranks), &[key('o')], Sort, "order", "sort by the next column"),
@@ -257,7 +272,12 @@ pub const KEYMAP: &[Binding] = &[
     bind(On(Screen::Log), &[key('/')], Search, "search", "search for a regular expression"),
     bind(On(Screen::Log), &[key('n')], Hit(1), "next", "go to the next hit"),
     bind(On(Screen::Log), &[key('N')], Hit(-1), "", "go to the previous hit"),
-    bind(On(Screen::Log), &[key('P')], Stack, "stack", "show the Python stack of the rank, if it runs on this host (py-spy)"),
+    bind(On(Screen::Log), &[key('a')], Widen, "all", "show the lines of one rank, of the marked ranks, of all, as they came"),
+    bind(On(Screen::Log), &[key('i')], Only, "only", "show only lines that have a regular expression; Esc takes it away"),
+    bind(On(Screen::Log), &[key('x')], Without, "without", "leave lines out that have a regular expression; Esc takes it away"),
+    bind(On(Screen::Log), &[key('w')], Wrap, "wrap", "show long lines in several rows, or cut them"),
+    bind(On(Screen::Log), &[Key::Plain(K::Enter)], Open, "", "of several ranks' lines, open the log of the one that wrote this"),
+    bind(On(Screen::Log), &[key('P')], Stack, "", "show the Python stack of the rank, if it runs on this host (py-spy)"),
     bind(On(Screen::Log), &[key('f')], Follow, "follow", "follow the end of the log, or stop that"),
     bind(On(Screen::Log), &[Key::Plain(K::Left), key('h')], Sideways(-1), "", "scroll left"),
     bind(On(Screen::Log), &[Key::Plain(K::Right), key('l')], Sideways(1), "", "scroll right"),
@@ -292,7 +312,7 @@ pub const KEYMAP: &[Binding] = &[
     bind(Everywhere, &[key('3')], Go(Screen::Findings), "", "Findings: why, and what to change"),
     bind(Everywhere, &[key('4')], Go(Screen::Hosts), "", "Hosts: which addresses they use"),
     bind(Everywhere, &[key('5')], Go(Screen::Collectives), "", "Collectives: who called what"),
-    bind(Everywhere, &[key('6')], Go(Screen::Log), "", "Log: what a rank said"),
+    bind(Everywhere, &[key('6')], Go(Screen::Log), "", "Log: what ranks said"),
     bind(Everywhere, &[key('7')], Go(Screen::Env), "", "Env: settings and versions, what differs first"),
     bind(Everywhere, &[key('8')], Go(Screen::Gpus), "", "GPUs: what they do, beside their ranks"),
     bind(Everywhere, &[Key::Plain(K::Tab)], NextScreen, "", "next screen"),

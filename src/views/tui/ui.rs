@@ -1,13 +1,17 @@
 //! What the dashboard remembers between two frames: where the user is, and nothing about the job.
 
+use std::collections::BTreeSet;
+
 use regex::Regex;
 
 use crate::engine::finding::Finding;
 use crate::engine::ids::SourceId;
 use crate::engine::line::Place;
+use crate::engine::recent::Whose;
 use crate::engine::snapshot::{RankView, Snapshot};
 
 use super::keymap::Here;
+use super::level::Level;
 use super::screen::Screen;
 use super::screen::collectives;
 use super::screen::ranks::Sort;
@@ -46,7 +50,7 @@ pub struct Ui {
     /// The log of one rank.
     pub log: Log,
     /// What is being typed.
-    pub prompt: Option<String>,
+    pub prompt: Option<Prompt>,
     /// Something to tell, until the next key.
     pub message: Option<String>,
     /// The program that was asked for last.
@@ -68,6 +72,43 @@ pub struct Ranks {
     pub reverse: bool,
     /// Only rows in which this is found.
     pub filter: String,
+    /// Those whose logs are to be read together.
+    pub marked: BTreeSet<u32>,
+}
+
+/// Something that is being typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// What for.
+    pub asked: Asked,
+    /// What is there so far.
+    pub text: String,
+}
+
+/// What is typed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// A pattern to search a log for.
+    Search,
+    /// What rows of ranks have to contain.
+    Ranks,
+    /// A pattern that lines of a log have to have.
+    Only,
+    /// A pattern that they must not have.
+    Without,
+}
+
+impl Asked {
+    /// What stands in front of it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Search => "search: ",
+            Self::Ranks => "filter: ",
+            Self::Only => "only lines with: ",
+            Self::Without => "no lines with: ",
+        }
+    }
 }
 
 /// What a row of the table is about, whatever row it is in.
@@ -98,23 +139,45 @@ pub struct Findings {
     pub top: usize,
 }
 
-/// The log of one rank.
+/// Whose lines the log screen shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// Those of one rank.
+    #[default]
+    One,
+    /// Those of the marked ranks.
+    Marked,
+    /// Those of all.
+    All,
+}
+
+/// The log of one, some or all ranks.
 #[derive(Debug, Default)]
 pub struct Log {
-    /// Whose log it is.
+    /// Whose log it is; where several are shown, the one it was opened for.
     pub rank: Option<u32>,
-    /// Its kept lines.
+    /// Whether others are shown, too.
+    pub extent: Extent,
+    /// The kept lines.
     pub lines: Vec<LogRow>,
+    /// Which of them pass the filters: indices, in order.
+    pub passing: Vec<usize>,
     /// Lines that are kept but older than the first of these.
     pub older: usize,
-    /// Lines the rank had written when these were asked for.
+    /// Lines that had been written when these were asked for.
     pub seen: u64,
-    /// Row of the cursor.
+    /// The line of the cursor; one that passes, if any does.
     pub row: usize,
     /// First column that is shown.
     pub column: usize,
+    /// Long lines go on in further rows.
+    pub wrap: bool,
     /// Stays at the end.
     pub follow: bool,
+    /// Only lines that have this are shown.
+    pub only: Option<Regex>,
+    /// No lines that have this are shown.
+    pub without: Option<Regex>,
     /// What is searched for.
     pub pattern: Option<Regex>,
     /// The line to go to as soon as it is there: source and number.
@@ -126,8 +189,32 @@ pub struct Log {
 pub struct LogRow {
     /// Where it stands.
     pub place: Place,
+    /// Who wrote it, if known.
+    pub rank: Option<u32>,
+    /// How bad it is.
+    pub level: Level,
     /// Its text as far as it is shown; not yet escaped.
     pub text: String,
+}
+
+impl Log {
+    /// Where the cursor stands among the lines that pass.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        let at = self.passing.partition_point(|at| *at < self.row);
+        at.min(self.passing.len().saturating_sub(1))
+    }
+
+    /// Moves the cursor to a line, or to the next one that passes.
+    pub(super) fn go_to(&mut self, row: usize) {
+        self.row = row;
+        self.row = self.passing.get(self.position()).copied().unwrap_or(0);
+    }
+
+    /// The last line that passes.
+    pub(super) fn last(&self) -> usize {
+        self.passing.last().copied().unwrap_or(0)
+    }
 }
 
 impl Ui {
@@ -152,6 +239,18 @@ impl Ui {
             prompt: self.prompt.is_some(),
             overlay: self.task.as_ref().is_some_and(|task| !task.hidden),
             replay,
+        }
+    }
+
+    /// Whose lines the log screen shows, if it shows any.
+    #[must_use]
+    pub fn whose(&self) -> Option<Whose> {
+        match self.log.extent {
+            Extent::All => Some(Whose::All),
+            Extent::Marked if !self.ranks.marked.is_empty() => {
+                Some(Whose::Ranks(self.ranks.marked.iter().copied().collect()))
+            }
+            Extent::One | Extent::Marked => Some(Whose::Ranks(vec![self.log.rank?])),
         }
     }
 

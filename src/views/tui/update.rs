@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::app::handle::{LogRequest, Status};
 use crate::app::prove::Test;
+use crate::engine::recent::Whose;
 use crate::engine::snapshot::Snapshot;
 use crate::views::escape::harmless;
 use crate::views::words;
@@ -16,9 +17,9 @@ use super::screen::collectives::groups;
 use super::screen::ranks::visible;
 use super::screen::{env, gpus};
 use super::task;
-use super::ui::{RankKey, Ui};
+use super::ui::{Asked, Extent, Prompt, RankKey, Ui};
 
-use log::{LINE_BYTES, evidence, hit, neighbour, open_log};
+use log::{LINE_BYTES, evidence, hit, neighbour, open_log, open_log_at};
 pub use log::{arrived, refresh};
 
 /// Characters of a prompt.
@@ -41,8 +42,8 @@ pub enum Effect {
     Speed(f64),
     /// Jump there.
     Seek(Duration),
-    /// Read lines of a rank.
-    Log(u32, LogRequest),
+    /// Read lines of some ranks.
+    Log(Whose, LogRequest),
     /// Put a text on the clipboard.
     Copy(String),
     /// Save a report.
@@ -111,17 +112,26 @@ pub fn update(ui: &mut Ui, snapshot: &Snapshot, status: &Status, action: Action)
         Action::Follow => {
             ui.log.follow = !ui.log.follow;
             if ui.log.follow {
-                ui.log.row = ui.log.lines.len().saturating_sub(1);
+                ui.log.row = ui.log.last();
             }
         }
         Action::Hit(by) => hit(ui, by),
-        Action::Search => {
-            let ranks = ui.screen == Screen::Ranks;
-            ui.prompt = Some(if ranks {
-                ui.ranks.filter.clone()
-            } else {
-                String::new()
-            });
+        Action::Mark => mark(ui, snapshot),
+        Action::MarkAll => mark_all(ui, snapshot),
+        Action::Widen => return log::widen(ui, snapshot),
+        Action::Wrap => ui.log.wrap = !ui.log.wrap,
+        Action::Search if ui.screen == Screen::Ranks => {
+            let filter = ui.ranks.filter.clone();
+            ask(ui, Asked::Ranks, filter);
+        }
+        Action::Search => ask(ui, Asked::Search, String::new()),
+        Action::Only => {
+            let present = pattern_text(ui.log.only.as_ref());
+            ask(ui, Asked::Only, present);
+        }
+        Action::Without => {
+            let present = pattern_text(ui.log.without.as_ref());
+            ask(ui, Asked::Without, present);
         }
         Action::Type(c) => typed(ui, Some(c)),
         Action::Erase => typed(ui, None),
@@ -153,12 +163,12 @@ fn help_took(ui: &mut Ui, action: Action) -> bool {
 }
 
 fn go(ui: &mut Ui, snapshot: &Snapshot, screen: Screen) -> Vec<Effect> {
-    if screen == Screen::Log && ui.log.rank.is_none() {
+    if screen == Screen::Log && ui.whose().is_none() {
         // The log one most likely wants: the guilty rank's.
         let guilty = snapshot.verdict.ranks.first().copied();
         let first = snapshot.job.ranks.iter().find_map(|r| r.rank);
         if let Some(rank) = guilty.or(first) {
-            return open_log(ui, snapshot, rank, None);
+            return open_log(ui, snapshot, rank);
         }
     }
     if screen != ui.screen {
@@ -173,6 +183,9 @@ fn go(ui: &mut Ui, snapshot: &Snapshot, screen: Screen) -> Vec<Effect> {
 fn back(ui: &mut Ui) {
     if ui.screen == Screen::Ranks && !ui.ranks.filter.is_empty() {
         ui.ranks.filter.clear();
+        return;
+    }
+    if ui.screen == Screen::Log && log::clear_filters(ui) {
         return;
     }
     ui.screen = ui.back.pop().unwrap_or_default();
@@ -190,7 +203,8 @@ fn open(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
                 return Vec::new();
             };
             match view.rank {
-                Some(rank) => open_log(ui, snapshot, rank, None),
+                Some(rank) if ui.ranks.marked.is_empty() => open_log(ui, snapshot, rank),
+                Some(rank) => open_log_at(ui, snapshot, Some(rank), Extent::Marked, None),
                 None => {
                     ui.message =
                         Some("its rank is not known, so its lines cannot be picked out".to_owned());
@@ -224,13 +238,13 @@ fn open(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
             let row = rows.get(ui.env);
             log_of(ui, snapshot, row.and_then(|row| row.rank))
         }
-        Screen::Log => Vec::new(),
+        Screen::Log => log::open_line(ui, snapshot),
     }
 }
 
 /// The log of a rank, if there is one.
 fn log_of(ui: &mut Ui, snapshot: &Snapshot, rank: Option<u32>) -> Vec<Effect> {
-    rank.map_or_else(Vec::new, |rank| open_log(ui, snapshot, rank, None))
+    rank.map_or_else(Vec::new, |rank| open_log(ui, snapshot, rank))
 }
 
 fn finding(ui: &mut Ui, snapshot: &Snapshot, by: isize) -> Vec<Effect> {
@@ -292,10 +306,11 @@ fn step(ui: &mut Ui, snapshot: &Snapshot, by: isize) {
             ui.gpu = moved(ui.gpu, by, gpus::rows(&snapshot.job).len());
         }
         Screen::Log => {
-            let last = ui.log.lines.len().saturating_sub(1);
-            ui.log.row = moved(ui.log.row, by, ui.log.lines.len());
+            let log = &mut ui.log;
+            let to = moved(log.position(), by, log.passing.len());
+            log.row = log.passing.get(to).copied().unwrap_or(0);
             // Going up leaves the end; coming back to it follows again.
-            ui.log.follow = ui.log.row == last;
+            log.follow = log.row == log.last();
         }
     }
 }
@@ -320,25 +335,56 @@ pub(super) fn rank_row(ui: &Ui, snapshot: &Snapshot, rows: &[usize]) -> usize {
 fn typed(ui: &mut Ui, c: Option<char>) {
     let Some(prompt) = &mut ui.prompt else { return };
     match c {
-        Some(c) if prompt.chars().count() < PROMPT => prompt.push(c),
+        Some(c) if prompt.text.chars().count() < PROMPT => prompt.text.push(c),
         Some(_) => {}
         None => {
-            prompt.pop();
+            prompt.text.pop();
         }
     }
 }
 
 fn accept(ui: &mut Ui) {
-    let Some(text) = ui.prompt.take() else { return };
-    if ui.screen == Screen::Ranks {
-        ui.ranks.filter = text;
+    let Some(Prompt { asked, text }) = ui.prompt.take() else {
         return;
+    };
+    match asked {
+        Asked::Ranks => ui.ranks.filter = text,
+        Asked::Search if text.is_empty() => ui.log.pattern = None,
+        Asked::Search => log::search(ui, &text),
+        Asked::Only | Asked::Without => log::filter(ui, asked, &text),
     }
-    if text.is_empty() {
-        ui.log.pattern = None;
+}
+
+fn ask(ui: &mut Ui, asked: Asked, text: String) {
+    ui.prompt = Some(Prompt { asked, text });
+}
+
+fn pattern_text(pattern: Option<&regex::Regex>) -> String {
+    pattern.map_or_else(String::new, |pattern| pattern.as_str().to_owned())
+}
+
+/// Marks the selected rank, or takes its mark away, and goes to the next.
+fn mark(ui: &mut Ui, snapshot: &Snapshot) {
+    let rows = visible(ui, snapshot);
+    let row = rows.get(rank_row(ui, snapshot, &rows));
+    let Some(rank) = row.and_then(|at| snapshot.job.ranks[*at].rank) else {
+        ui.message = Some("its rank is not known, so its lines cannot be picked out".to_owned());
         return;
+    };
+    if !ui.ranks.marked.remove(&rank) {
+        ui.ranks.marked.insert(rank);
     }
-    log::search(ui, &text);
+    step(ui, snapshot, 1);
+}
+
+fn mark_all(ui: &mut Ui, snapshot: &Snapshot) {
+    if ui.ranks.marked.is_empty() {
+        let rows = visible(ui, snapshot);
+        let ranks = rows.iter().filter_map(|at| snapshot.job.ranks[*at].rank);
+        ui.ranks.marked = ranks.collect();
+    } else {
+        ui.ranks.marked.clear();
+    }
 }
 
 /// The finding whose fix is meant: the selected one, elsewhere the verdict's.
@@ -381,7 +427,7 @@ fn stack(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
         return Vec::new();
     }
     let rank = if ui.screen == Screen::Log {
-        ui.log.rank
+        log::rank_here(ui)
     } else {
         let rows = visible(ui, snapshot);
         let row = rows.get(rank_row(ui, snapshot, &rows));

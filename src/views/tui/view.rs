@@ -131,13 +131,8 @@ fn footer(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
     let mut pen = Pen::new(buf, area, ui.theme);
     if let Some(prompt) = &ui.prompt {
         // The end of what is typed matters, so the start gives way.
-        let label = if ui.screen == Screen::Ranks {
-            "filter: "
-        } else {
-            "search: "
-        };
-        pen.put(Tone::Strong, label);
-        let shown = escape::harmless(prompt, ui.theme.glyphs);
+        pen.put(Tone::Strong, prompt.asked.label());
+        let shown = escape::harmless(&prompt.text, ui.theme.glyphs);
         let skip = escape::width(&shown).saturating_sub(pen.room().saturating_sub(2));
         pen.put(
             Tone::Plain,

@@ -127,6 +127,10 @@ impl Widget for &RankTable<'_> {
                 ),
             );
         }
+        if !ui.ranks.marked.is_empty() {
+            let marked = words::thousands(ui.ranks.marked.len() as u64);
+            pen.put(Tone::Strong, &format!("  {marked} marked"));
+        }
         let way = if ui.ranks.reverse { ", reversed" } else { "" };
         pen.line(Tone::Quiet, &format!("  by {}{way}", ui.ranks.sort.title()));
         let selected = rank_row(ui, snapshot, &rows);
@@ -215,7 +219,11 @@ impl RankTable<'_> {
         let number = |n: Option<u32>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
         let silence: Option<Duration> = now.zip(rank.last_seen).map(|(now, seen)| now.since(seen));
         let tone = if rank.guilty { Tone::Bad } else { Tone::Plain };
-        pen.cell(tone, if rank.guilty { "!" } else { "" }, 2);
+        let marked = rank
+            .rank
+            .is_some_and(|n| self.0.ui.ranks.marked.contains(&n));
+        pen.cell(tone, if rank.guilty { "!" } else { "" }, 1);
+        pen.cell(Tone::Strong, if marked { "*" } else { "" }, 1);
         pen.cell(tone, &words::rank_name(rank), columns.rank);
         pen.cell(Tone::Plain, "", 2);
         pen.cell(tone, rank.host.as_deref().unwrap_or("-"), columns.host);
