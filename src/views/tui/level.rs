@@ -35,9 +35,16 @@ impl Level {
     #[must_use]
     pub fn of(text: &str) -> Self {
         // What NCCL prints says its level behind its own name, whatever its text is about.
-        if let Some((_, rest)) = text.split_once(" NCCL ") {
-            let warns = rest.starts_with("WARN ") || rest.starts_with("ATTN ");
-            return if warns { Self::Warn } else { Self::Plain };
+        let said = text.split(" NCCL ").skip(1).find_map(|rest| {
+            let (word, _) = rest.split_once(' ')?;
+            match word {
+                "WARN" | "ATTN" => Some(Self::Warn),
+                "INFO" | "TRACE" | "CALL" => Some(Self::Plain),
+                _ => None,
+            }
+        });
+        if let Some(level) = said {
+            return level;
         }
         let found = |pattern: &LazyLock<Option<Regex>>| {
             let found = pattern.as_ref()?.captures(text)?;
@@ -103,6 +110,10 @@ mod tests {
                 "2024-11-30 19:43:01 ERROR trainer: loss is nan",
             ),
             (Level::Warn, "WARNING: no GPU"),
+            (
+                Level::Error,
+                "[rank4]:[E1130 19:52:04.939672259 ProcessGroupNCCL.cpp:1914] Last enqueued NCCL work: 3",
+            ),
             (Level::Plain, "step 3 loss 2.1, errors 0"),
         ] {
             assert_eq!(Level::of(text), level, "{text}");
