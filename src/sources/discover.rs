@@ -79,6 +79,9 @@ pub struct Discoverer {
     first: bool,
 }
 
+/// Length and time of a file when it was looked at.
+type Look = (u64, Option<SystemTime>);
+
 /// One search in progress.
 struct Walk {
     found: Found,
@@ -86,7 +89,7 @@ struct Walk {
     files: HashMap<(u64, u64), PathBuf>,
     links: Vec<PathBuf>,
     /// Files that are no log: if they are called like dumps, they are broken ones.
-    doubtful: Vec<(PathBuf, (u64, Option<SystemTime>), &'static str)>,
+    doubtful: Vec<(PathBuf, Look, &'static str)>,
     entries: usize,
 }
 

@@ -100,10 +100,8 @@ impl Waits {
         }
         let pairs = lanes.unmatched.iter().chain(&lanes.absent);
         steps.extend(pairs.map(|p| (BTreeSet::from([p.waits]), BTreeSet::from([p.peer]))));
-        let all = |side: fn(&(BTreeSet<u32>, BTreeSet<u32>)) -> &BTreeSet<u32>| -> BTreeSet<u32> {
-            steps.iter().flat_map(side).copied().collect()
-        };
-        let (waiting, wanted) = (all(|step| &step.0), all(|step| &step.1));
+        let waiting: BTreeSet<u32> = steps.iter().flat_map(|step| &step.0).copied().collect();
+        let wanted: BTreeSet<u32> = steps.iter().flat_map(|step| &step.1).copied().collect();
         let stands_somewhere = |rank: &u32| waiting.contains(rank) || held.contains(rank);
         let roots: BTreeSet<u32> = wanted
             .iter()
