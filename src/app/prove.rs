@@ -182,13 +182,11 @@ pub fn test(snapshot: &Snapshot, finding: &Finding, here: &Here) -> Result<Test,
 /// What a fix sets, if NCCL reads it; what it says to unset, as far as the job has it.
 fn proposed(fix: &Fix, env: &[ValuesView]) -> Result<BTreeMap<String, String>, String> {
     let mut settings = fix.env.clone();
-    if settings.is_empty() && fix.text.starts_with("Unset ") {
-        let words = fix
-            .text
-            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let set = words.filter(|word| env.iter().any(|v| v.name == *word));
-        settings.extend(set.map(|name| (name.to_owned(), String::new())));
-    }
+    let set = fix
+        .unset
+        .iter()
+        .filter(|name| env.iter().any(|v| v.name == **name));
+    settings.extend(set.map(|name| (name.clone(), String::new())));
     if let Some((name, value)) = settings.iter().find(|(_, value)| value.contains('<')) {
         return Err(format!(
             "the fix leaves {name} to you ({value}); with a value: unhang selftest --ab {name}=…"
@@ -251,12 +249,13 @@ mod tests {
         }
     }
 
-    fn fix(text: &str, env: &[(&str, &str)]) -> Fix {
+    fn fix(env: &[(&str, &str)], unset: &[&str]) -> Fix {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Fix {
             kind: FixKind::Env,
-            text: text.to_owned(),
+            text: String::new(),
             env: env.iter().map(own).collect(),
+            unset: unset.iter().map(|name| (*name).to_owned()).collect(),
             ranks: Vec::new(),
             cures: true,
             caution: None,
@@ -268,17 +267,14 @@ mod tests {
     fn only_what_nccl_reads_and_has_a_value_can_be_proven() {
         let env = [variable("NCCL_P2P_DISABLE", &[("1", &[0, 1])])];
         let names = |fix: &Fix| proposed(fix, &env).map(|s| s.into_iter().collect::<Vec<_>>());
-        let unset = fix(
-            "Unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, in the shell.",
-            &[],
-        );
+        let unset = fix(&[], &["NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"]);
         assert_eq!(
             names(&unset),
             Ok(vec![("NCCL_P2P_DISABLE".to_owned(), String::new())])
         );
         let both = fix(
-            "",
             &[("NCCL_NET", "Socket"), ("GLOO_SOCKET_IFNAME", "eth0")],
+            &[],
         );
         assert_eq!(
             names(&both),
@@ -296,7 +292,7 @@ mod tests {
             (&[("NCCL_DEBUG", "INFO")], "NCCL_DEBUG is no setting of it"),
             (&[], "names no variable"),
         ] {
-            let refused = names(&fix("Set it.", env)).expect_err("refused");
+            let refused = names(&fix(env, &[])).expect_err("refused");
             assert!(refused.contains(why), "{refused}");
         }
     }

@@ -143,6 +143,8 @@ pub struct FixTemplate {
     pub text: String,
     /// Variables to set.
     pub env: BTreeMap<String, String>,
+    /// Variables to unset.
+    pub unset: Vec<String>,
     /// Cures, or only works around.
     pub cures: bool,
     /// The fact that it is for (`torch`), or against (`!torch`); `None` for always.

@@ -35,6 +35,8 @@ pub struct Fix {
     pub text: String,
     /// Environment variables to set, ready to paste; empty if none.
     pub env: BTreeMap<String, String>,
+    /// Environment variables to unset, where they are set.
+    pub unset: Vec<String>,
     /// The ranks it is for; empty for all.
     pub ranks: Vec<u32>,
     /// Whether it cures the cause or only works around it.

@@ -171,7 +171,7 @@ pub fn headline(state: State) -> &'static str {
 pub fn effect(fix: &Fix) -> &'static str {
     match fix {
         Fix { cures: true, .. } => "cures it",
-        Fix { env, .. } if env.is_empty() => "next step",
+        Fix { env, unset, .. } if env.is_empty() && unset.is_empty() => "next step",
         _ => "works around it",
     }
 }
@@ -429,6 +429,7 @@ mod tests {
             env: [("A", "data0"), ("B", "x'; rm -rf /\n"), ("C D", "1")]
                 .map(|(k, v)| (k.to_owned(), v.to_owned()))
                 .into(),
+            unset: vec![],
             ranks: vec![],
             cures: true,
             caution: None,

@@ -219,6 +219,23 @@ fn check_words(source: Source<'_>, parsed: &RuleFile, errors: &mut Vec<RuleError
             let error = source.error("a fix with variables says how to undo it", fix.text.span());
             errors.push(error.hint("add: undo = \"unset …\""));
         }
+        let text = fix.text.as_ref();
+        for name in fix
+            .unset
+            .iter()
+            .filter(|n| !text.contains(n.as_ref().as_str()))
+        {
+            errors.push(source.error("the text does not say to unset this", name.span()));
+        }
+        if text
+            .trim_start_matches('`')
+            .to_lowercase()
+            .starts_with("unset ")
+            && fix.unset.is_empty()
+        {
+            let error = source.error("a fix that unsets variables lists them", fix.text.span());
+            errors.push(error.hint("add: unset = [\"…\"]"));
+        }
     }
 }
 
@@ -442,6 +459,7 @@ fn fix(file: FixFile) -> FixTemplate {
             .into_iter()
             .map(|(name, value)| (name, value.into_inner()))
             .collect(),
+        unset: file.unset.into_iter().map(Spanned::into_inner).collect(),
         cures: file.cures,
         when: file.when.map(Spanned::into_inner),
         caution: file.caution.map(|t| prose(t.as_ref())),

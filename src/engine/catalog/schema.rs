@@ -66,6 +66,8 @@ pub(super) struct FixFile {
     pub(super) text: Spanned<String>,
     #[serde(default)]
     pub(super) env: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(super) unset: Vec<Spanned<String>>,
     pub(super) cures: bool,
     pub(super) when: Option<Spanned<String>>,
     pub(super) caution: Option<Spanned<String>>,

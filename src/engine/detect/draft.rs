@@ -256,6 +256,7 @@ impl<'a> Draft<'a> {
                     .iter()
                     .map(|(name, value)| (name.clone(), fill(value)))
                     .collect(),
+                unset: fix.unset.clone(),
                 ranks: Vec::new(),
                 cures: fix.cures,
                 caution: fix.caution.as_deref().map(|text| sentences(&fill(text))),
