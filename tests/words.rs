@@ -92,7 +92,7 @@ fn words_agree_with_their_numbers() {
         r"(^|[^fy] )[Rr]anks \d+(-|, )[0-9, -]*\d (uses|has|is|was|does) ",
         r"\b1 (GPUs|ranks|bytes|lines|hosts|processes)\b",
         r"\b([2-9]|\d\d+) (GPU|rank|host) (is|was|has)\b",
-        r"\[\[|\]\]|\(\)| ,|  ",
+        r"\[\[|\]\]|(^| )\(\)| ,|  ",
         r"\. (rank|ranks|host) ",
     ];
     let odd: Vec<Regex> = odd.iter().map(|o| Regex::new(o).expect("sound")).collect();

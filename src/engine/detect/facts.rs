@@ -211,12 +211,14 @@ fn lines_of<'a>(scene: &'a Scene<'_>, id: &str) -> Vec<(Option<u32>, &'a Kept)> 
         .hits
         .by_rule()
         .filter(|(rule, writer, _)| *rule == wanted && !scene.ranks.stale[writer.ix()]);
-    of_rule
+    let mut lines: Vec<(Option<u32>, &Kept)> = of_rule
         .flat_map(|(_, writer, record)| {
             let rank = scene.ranks.rank_of(writer);
             record.lines.iter().map(move |line| (rank, line))
         })
-        .collect()
+        .collect();
+    lines.sort_by_key(|(_, line)| line.place);
+    lines
 }
 
 /// Where Gloo could not resolve the own host's name: the reason for its loopback address.

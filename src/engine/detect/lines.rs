@@ -64,6 +64,12 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
     for (name, value) in most.iter().flat_map(|(captures, _)| captures.iter()) {
         draft.fact(name, value.clone());
     }
+    // The rule's own first line, then what explains it: a bounded list keeps both.
+    lines.sort_by_key(|(line, _)| line.place);
+    let mut lines = lines.into_iter();
+    if let Some((line, rank)) = lines.next() {
+        draft.evidence(line, rank);
+    }
     let common = most.map(|(captures, _)| (*captures).clone());
     facts::add(
         scene,
@@ -72,7 +78,6 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
         &common.unwrap_or_default(),
         &mut draft,
     );
-    lines.sort_by_key(|(line, _)| line.place);
     for (line, rank) in lines {
         draft.evidence(line, rank);
     }
