@@ -59,8 +59,8 @@ impl Case {
     /// # Errors
     /// If the built-in journal is broken, which a test excludes.
     pub fn script(&self) -> io::Result<Box<dyn Script>> {
-        Ok(Box::new(JournalScript::new(Journal::open(Cursor::new(
-            self.journal,
-        ))?)))
+        let (case, journal) = (*self, Journal::open(Cursor::new(self.journal))?);
+        let script = JournalScript::new(journal).reopened_by(move || case.script());
+        Ok(Box::new(script))
     }
 }

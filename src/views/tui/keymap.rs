@@ -73,6 +73,10 @@ pub enum Action {
     Slower,
     /// Jumps in a replay; negative is back.
     Seek(isize),
+    /// Jumps to where the first cause came up in a replay, and stops there.
+    FirstSign,
+    /// Jumps to where the next finding came up in a replay, and stops there; negative is the previous one.
+    Sign(isize),
     /// Saves a report.
     Save,
     /// Puts the program in the background.
@@ -236,10 +240,10 @@ const fn bind(
 }
 
 use Action::{
-    Accept, Back, Bottom, Cancel, CopyFix, Erase, Faster, Finding, Follow, Go, Help, Hit, Mark,
-    MarkAll, Move, Neighbour, NextScreen, Only, Open, Page, Pause, PreviousScreen, Prove, Quit,
-    Reverse, Save, Search, Seek, Sideways, Slower, Sort, Stack, Step, Suspend, Top, Widen, Without,
-    Wrap,
+    Accept, Back, Bottom, Cancel, CopyFix, Erase, Faster, Finding, FirstSign, Follow, Go, Help,
+    Hit, Mark, MarkAll, Move, Neighbour, NextScreen, Only, Open, Page, Pause, PreviousScreen,
+    Prove, Quit, Reverse, Save, Search, Seek, Sideways, Sign, Slower, Sort, Stack, Step, Suspend,
+    Top, Widen, Without, Wrap,
 };
 use Context::{Everywhere, Lists, On, Overlay, Prompt, Replay};
 use KeyCode as K;
@@ -288,6 +292,9 @@ pub const KEYMAP: &[Binding] = &[
     bind(Lists, &[Key::Plain(K::Left), key('h')], Sideways(-1), "", "go to the previous communicator or screen"),
     bind(Lists, &[Key::Plain(K::Right), key('l')], Sideways(1), "", "go to the next communicator or screen"),
 
+    bind(Replay, &[key('!')], FirstSign, "first sign", "jump to where the first cause came up, and stop there"),
+    bind(Replay, &[key('>')], Sign(1), "", "jump to where the next finding came up, and stop there"),
+    bind(Replay, &[key('<')], Sign(-1), "", "jump to where the previous finding came up, and stop there"),
     bind(Replay, &[key('.')], Step, "step", "play the next piece and stop"),
     bind(Replay, &[key('+'), key('=')], Faster, "", "play twice as fast"),
     bind(Replay, &[key('-')], Slower, "", "play half as fast"),

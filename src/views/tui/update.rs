@@ -1,6 +1,7 @@
 //! What an action changes, and what it asks of the outside.
 
 mod log;
+mod time;
 
 use std::time::Duration;
 
@@ -81,9 +82,11 @@ pub fn update(ui: &mut Ui, snapshot: &Snapshot, status: &Status, action: Action)
             }];
         }
         Action::Step => return vec![Effect::Step],
-        Action::Faster => return speed(status, 2.0),
-        Action::Slower => return speed(status, 0.5),
-        Action::Seek(by) => return seek(status, by),
+        Action::Faster => return time::speed(status, 2.0),
+        Action::Slower => return time::speed(status, 0.5),
+        Action::Seek(by) => return time::seek(status, by),
+        Action::FirstSign => return time::first_sign(ui, status),
+        Action::Sign(by) => return time::sign(ui, status, by),
         Action::CopyFix => return copy(ui, snapshot),
         Action::Prove => return prove(ui, snapshot),
         Action::Stack => return stack(ui, snapshot),
@@ -463,27 +466,6 @@ fn copy(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
             Vec::new()
         }
     }
-}
-
-fn speed(status: &Status, factor: f64) -> Vec<Effect> {
-    status
-        .playback
-        .iter()
-        .map(|p| Effect::Speed(p.speed * factor))
-        .collect()
-}
-
-fn seek(status: &Status, by: isize) -> Vec<Effect> {
-    let Some(playback) = &status.playback else {
-        return Vec::new();
-    };
-    let leap = playback.length / 20;
-    let to = if by < 0 {
-        playback.at.saturating_sub(leap)
-    } else {
-        playback.at + leap
-    };
-    vec![Effect::Seek(to.min(playback.length))]
 }
 
 /// A row moved by some rows, within a list.

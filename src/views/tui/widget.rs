@@ -5,3 +5,4 @@ pub(super) mod grid;
 pub(super) mod header;
 pub(super) mod overlay;
 pub(super) mod pen;
+pub(super) mod timebar;
