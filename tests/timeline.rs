@@ -1,0 +1,256 @@
+//! The bar of time: what a replay finds out about itself beforehand, how that looks, and jumping to it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use unhang::app::demo::{CASES, Case};
+use unhang::app::handle::{Axis, Handle, Mode, Playback, Status};
+use unhang::app::replay::{self, Start};
+use unhang::app::timeline::{Mark, Timeline};
+use unhang::engine::catalog::Catalog;
+use unhang::engine::snapshot::Snapshot;
+use unhang::engine::vocab::Role;
+use unhang::engine::{Engine, Options};
+use unhang::views::escape::Glyphs;
+use unhang::views::tui::theme::Theme;
+use unhang::views::tui::ui::Ui;
+use unhang::views::tui::update::{Effect, update};
+use unhang::views::tui::{keymap, view};
+
+#[path = "support/screens.rs"]
+mod screens;
+
+fn engine() -> Engine {
+    Engine::new(Catalog::builtin(), Options { keep_recent: true })
+}
+
+fn theme(color: bool, glyphs: Glyphs) -> Theme {
+    Theme { color, glyphs }
+}
+
+/// Waits until the handle shows it.
+fn wait(handle: &Handle, what: &str, is: impl Fn(&Status, &Snapshot) -> bool) {
+    let mut seen = 0;
+    for _ in 0..600 {
+        if is(&handle.status(), &handle.snapshot()) {
+            return;
+        }
+        seen = handle.wait_for_change(seen, Duration::from_millis(100));
+    }
+    panic!("waited for {what}: {:?}", handle.status());
+}
+
+/// Where a recorded failure shows what.
+fn looked_through(case: &Case) -> (replay::Replay, Arc<Timeline>) {
+    let replay = replay::start(case.script().unwrap(), engine, Start::default()).unwrap();
+    let handle = replay.handle();
+    handle.pause();
+    wait(&handle, "the whole timeline", |status, _| {
+        status.timeline.as_ref().is_some_and(|t| t.known() >= 1.0)
+    });
+    let timeline = handle.status().timeline.unwrap();
+    (replay, timeline)
+}
+
+fn has_cause(snapshot: &Snapshot, mark: &Mark) -> bool {
+    let mut findings = snapshot.findings.iter();
+    findings.any(|f| f.role == Role::Cause && f.id == mark.id)
+}
+
+#[test]
+fn at_the_first_sign_the_cause_is_there_and_before_it_is_not() {
+    for case in CASES {
+        let (replay, timeline) = looked_through(case);
+        let handle = replay.handle();
+        let jump = |to| {
+            handle.seek(to);
+            wait(&handle, "the jump", |status, _| {
+                let playback = status.playback.unwrap();
+                !playback.seeking && playback.at == to
+            });
+            handle.snapshot()
+        };
+        let first = timeline.first_sign().unwrap().clone();
+        assert!(!first.symptom, "{}: {first:?}", case.name);
+        assert!(has_cause(&jump(first.at), &first), "{}", case.name);
+        // A part of the time is as exact as it is told.
+        let earlier = first.at.saturating_sub(timeline.length / 256);
+        if earlier > Duration::ZERO {
+            assert!(!has_cause(&jump(earlier), &first), "{}", case.name);
+        }
+        let last = jump(timeline.length);
+        assert!(has_cause(&last, &first), "{}: it still stands", case.name);
+        assert_eq!(
+            timeline.lines.iter().sum::<u64>(),
+            last.inputs.lines,
+            "{}: all lines are counted",
+            case.name
+        );
+        let _ended = replay.finish();
+    }
+}
+
+#[test]
+fn looking_through_gives_the_same_every_time() {
+    let (first, second) = (looked_through(&CASES[0]), looked_through(&CASES[0]));
+    assert_eq!(first.1, second.1);
+    let _ended = (first.0.finish(), second.0.finish());
+}
+
+/// A dashboard over the end of a recorded failure, somewhere in the middle of its replay.
+struct Bench {
+    ui: Ui,
+    snapshot: Snapshot,
+    status: Status,
+}
+
+impl Bench {
+    fn new(timeline: Timeline) -> Self {
+        let mut engine = engine();
+        let script = Case::find(Some("rank-killed-16")).unwrap().script();
+        let snapshot = replay::to_the_end(script.unwrap().as_mut(), &mut engine).unwrap();
+        let mut status = Status::new(Mode::Replay);
+        status.playback = Some(Playback {
+            axis: timeline.axis,
+            at: timeline.length / 2,
+            length: timeline.length,
+            speed: 1.0,
+            seeking: false,
+        });
+        status.timeline = Some(Arc::new(timeline));
+        Self {
+            ui: Ui::new(theme(true, Glyphs::Unicode)),
+            snapshot,
+            status,
+        }
+    }
+
+    fn press(&mut self, key: char) -> Vec<Effect> {
+        let event = KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE);
+        let action = keymap::lookup(self.ui.here(true), event).unwrap();
+        update(&mut self.ui, &self.snapshot, &self.status, action)
+    }
+
+    fn draw(&mut self, (width, height): (u16, u16)) -> Buffer {
+        self.ui.size = (width, height);
+        let area = Rect::new(0, 0, width, height);
+        let mut buf = Buffer::empty(area);
+        view::render(&self.ui, &self.snapshot, &self.status, area, &mut buf);
+        buf
+    }
+
+    /// The row above the footer.
+    fn bar(&mut self, width: u16, color: bool, glyphs: Glyphs) -> String {
+        self.ui.theme = theme(color, glyphs);
+        let buf = self.draw((width, 24));
+        let row = |text: String| text.lines().nth(22).unwrap_or_default().to_owned();
+        format!(
+            "{}\n{}\n",
+            row(screens::plain(&buf)),
+            row(screens::styled(&buf))
+        )
+    }
+}
+
+fn mark(at: u64, symptom: bool, id: &str) -> Mark {
+    Mark {
+        at: Duration::from_secs(at),
+        symptom,
+        id: id.to_owned(),
+        title: format!("what {id} says"),
+    }
+}
+
+/// A loud start, steps, a fault and silence.
+fn timeline(axis: Axis) -> Timeline {
+    let mut timeline = Timeline::new(axis, Duration::from_secs(200));
+    timeline.lines = (0..512)
+        .map(|part| match part {
+            0..40 => 1_000,
+            40..300 => 20 + part % 60,
+            300..320 => 300,
+            _ => 0,
+        })
+        .collect();
+    timeline.marks = vec![
+        mark(60, true, "COL001"),
+        mark(118, false, "PRC001"),
+        mark(118, true, "NET009"),
+        mark(121, true, "NET010"),
+    ];
+    timeline
+}
+
+#[test]
+fn the_bar_looks_like_this() {
+    let mut out = String::new();
+    for axis in [Axis::Recorded, Axis::Bytes] {
+        let mut bench = Bench::new(timeline(axis));
+        for width in [80, 120, 200] {
+            for (color, glyphs) in [
+                (true, Glyphs::Unicode),
+                (false, Glyphs::Unicode),
+                (false, Glyphs::Ascii),
+            ] {
+                out += &bench.bar(width, color, glyphs);
+            }
+        }
+    }
+    let mut early = timeline(Axis::Recorded);
+    early.lines.truncate(100);
+    early.marks.clear();
+    out += &Bench::new(early).bar(120, true, Glyphs::Unicode);
+    let mut healthy = timeline(Axis::Bytes);
+    healthy.marks.clear();
+    out += &Bench::new(healthy).bar(120, true, Glyphs::Unicode);
+    insta::assert_snapshot!("bar", out);
+}
+
+#[test]
+fn a_replay_with_its_bar_looks_like_this() {
+    let mut bench = Bench::new(timeline(Axis::Recorded));
+    for size in [(80, 24), (120, 40), (200, 50)] {
+        let name = format!("replay_{}x{}", size.0, size.1);
+        insta::assert_snapshot!(name, screens::plain(&bench.draw(size)));
+    }
+    let low = screens::plain(&bench.draw((80, 23)));
+    assert!(!low.contains("by time"), "no room for it:\n{low}");
+}
+
+#[test]
+fn keys_jump_to_findings_and_stop_there() {
+    let seek = |at| Effect::Seek(Duration::from_secs(at));
+    let mut bench = Bench::new(timeline(Axis::Recorded));
+    assert_eq!(bench.press('!'), [Effect::Pause, seek(118)]);
+    let said = bench.ui.message.clone();
+    assert_eq!(said.as_deref(), Some("first sign: PRC001 what PRC001 says"));
+    assert_eq!(bench.ui.findings.id.as_deref(), Some("PRC001"));
+    bench.status.paused = true;
+    assert_eq!(bench.press('>'), [seek(118)]);
+    assert_eq!(bench.press('<'), [seek(60)]);
+    let mut playback = bench.status.playback.unwrap();
+    playback.at = Duration::from_secs(118);
+    bench.status.playback = Some(playback);
+    assert_eq!(bench.press('>'), [seek(121)]);
+    playback.at = Duration::from_secs(121);
+    bench.status.playback = Some(playback);
+    assert_eq!(bench.press('>'), []);
+    let said = bench.ui.message.clone();
+    assert_eq!(said.as_deref(), Some("no finding comes up after this"));
+
+    let mut early = timeline(Axis::Recorded);
+    early.lines.truncate(128);
+    early.marks.clear();
+    let mut bench = Bench::new(early);
+    assert_eq!(bench.press('!'), []);
+    let said = bench.ui.message.clone();
+    assert_eq!(
+        said.as_deref(),
+        Some("nothing wrong was found; 25% was looked through so far")
+    );
+}
