@@ -9,6 +9,7 @@
 
 pub mod keymap;
 pub mod level;
+pub mod palette;
 pub mod screen;
 pub mod svg;
 pub mod task;

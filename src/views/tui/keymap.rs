@@ -77,6 +77,10 @@ pub enum Action {
     FirstSign,
     /// Jumps to where the next finding came up in a replay, and stops there; negative is the previous one.
     Sign(isize),
+    /// Asks what to do, with a list of all that can be done.
+    Palette,
+    /// Moves within that list; negative is up.
+    Choose(isize),
     /// Saves a report.
     Save,
     /// Puts the program in the background.
@@ -137,7 +141,7 @@ impl Context {
         }
     }
 
-    fn holds(self, here: Here) -> bool {
+    pub(super) fn holds(self, here: Here) -> bool {
         match self {
             Self::Prompt => here.prompt,
             _ if here.prompt => false,
@@ -239,12 +243,7 @@ const fn bind(
     }
 }
 
-use Action::{
-    Accept, Back, Bottom, Cancel, CopyFix, Erase, Faster, Finding, FirstSign, Follow, Go, Help,
-    Hit, Mark, MarkAll, Move, Neighbour, NextScreen, Only, Open, Page, Pause, PreviousScreen,
-    Prove, Quit, Reverse, Save, Search, Seek, Sideways, Sign, Slower, Sort, Stack, Step, Suspend,
-    Top, Widen, Without, Wrap,
-};
+use Action::{Accept, Back, Bottom, Cancel, Choose, CopyFix, Erase, Faster, Finding, FirstSign, Follow, Go, Help, Hit, Mark, MarkAll, Move, Neighbour, NextScreen, Only, Open, Page, Palette, Pause, PreviousScreen, Prove, Quit, Reverse, Save, Search, Seek, Sideways, Sign, Slower, Sort, Stack, Step, Suspend, Top, Widen, Without, Wrap};
 use Context::{Everywhere, Lists, On, Overlay, Prompt, Replay};
 use KeyCode as K;
 
@@ -254,6 +253,8 @@ pub const KEYMAP: &[Binding] = &[
     bind(Prompt, &[Key::Plain(K::Enter)], Accept, "accept", "use what was typed"),
     bind(Prompt, &[Key::Plain(K::Esc), Key::Ctrl('c')], Cancel, "cancel", "leave it as it was"),
     bind(Prompt, &[Key::Plain(K::Backspace)], Erase, "", "take the last character back"),
+    bind(Prompt, &[Key::Plain(K::Up)], Choose(-1), "", "among the actions of `:`, choose the one above"),
+    bind(Prompt, &[Key::Plain(K::Down)], Choose(1), "", "among the actions of `:`, choose the one below"),
 
     bind(Overlay, &[Key::Plain(K::Enter)], Accept, "run, or hide", "run what is asked for; hide what runs, which goes on"),
     bind(Overlay, &[Key::Plain(K::Esc), key('q')], Cancel, "stop, or close", "stop what runs; close the frame"),
@@ -324,6 +325,7 @@ pub const KEYMAP: &[Binding] = &[
     bind(Everywhere, &[key('8')], Go(Screen::Gpus), "", "GPUs: what they do, beside their ranks"),
     bind(Everywhere, &[Key::Plain(K::Tab)], NextScreen, "", "next screen"),
     bind(Everywhere, &[Key::Plain(K::BackTab)], PreviousScreen, "", "previous screen"),
+    bind(Everywhere, &[key(':')], Palette, "", "list all actions; typing narrows the list, Enter runs one"),
     bind(Everywhere, &[key('?'), Key::Plain(K::F(1))], Help, "", "show or hide this page"),
     bind(Everywhere, &[Key::Ctrl('z')], Suspend, "", "put unhang in the background"),
     bind(Everywhere, &[key('q'), Key::Ctrl('c')], Quit, "", "quit; the job goes on"),
@@ -370,12 +372,13 @@ pub fn footer(here: Here) -> impl Iterator<Item = (String, &'static str)> {
 /// The keys of a binding as text: `Up, k`.
 #[must_use]
 pub fn names(binding: &Binding) -> String {
-    binding
-        .keys
-        .iter()
-        .map(|k| k.name())
-        .collect::<Vec<_>>()
-        .join(", ")
+    list(binding.keys)
+}
+
+/// Keys as text.
+pub(super) fn list(keys: &[Key]) -> String {
+    let names: Vec<String> = keys.iter().map(|k| k.name()).collect();
+    names.join(", ")
 }
 
 /// The table as a Markdown page (`docs/keys.md`).

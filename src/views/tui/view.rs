@@ -13,10 +13,10 @@ use crate::views::words;
 use super::keymap;
 use super::screen::{self, Screen};
 use super::theme::Tone;
-use super::ui::Ui;
+use super::ui::{Asked, Ui};
 use super::widget::header::Header;
-use super::widget::overlay;
 use super::widget::pen::Pen;
+use super::widget::{overlay, palette};
 use super::widget::timebar;
 
 /// The smallest terminal in which the screens make sense.
@@ -83,6 +83,9 @@ pub fn render(ui: &Ui, snapshot: &Snapshot, status: &Status, area: Rect, buf: &m
     body_of(scene, body, buf);
     if let Some(task) = ui.task.as_ref().filter(|task| !task.hidden) {
         overlay::render(task, ui.theme, body, buf);
+    }
+    if ui.asks(Asked::Action) {
+        palette::render(scene, body, buf);
     }
 }
 
