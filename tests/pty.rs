@@ -52,7 +52,7 @@ fn child() {
         Err("no".to_owned())
     };
     let theme = Theme {
-        color: true,
+        colors: Colors::Dark,
         glyphs: Glyphs::Unicode,
     };
     let options = tui::Options {

@@ -5,33 +5,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use unhang::app::demo::{CASES, Case};
 use unhang::app::handle::{Axis, Handle, Mode, Playback, Status};
 use unhang::app::replay::{self, Start};
 use unhang::app::timeline::{Mark, Timeline};
-use unhang::engine::catalog::Catalog;
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::vocab::Role;
-use unhang::engine::{Engine, Options};
 use unhang::views::escape::Glyphs;
-use unhang::views::tui::theme::Theme;
-use unhang::views::tui::ui::Ui;
-use unhang::views::tui::update::{Effect, update};
-use unhang::views::tui::{keymap, view};
+use unhang::views::tui::theme::{Colors, Theme};
+use unhang::views::tui::update::Effect;
 
+#[path = "support/played.rs"]
+mod played;
 #[path = "support/screens.rs"]
 mod screens;
 
-fn engine() -> Engine {
-    Engine::new(Catalog::builtin(), Options { keep_recent: true })
-}
-
-fn theme(color: bool, glyphs: Glyphs) -> Theme {
-    Theme { color, glyphs }
-}
+use played::{Bench, engine};
 
 /// Waits until the handle shows it.
 fn wait(handle: &Handle, what: &str, is: impl Fn(&Status, &Snapshot) -> bool) {
@@ -102,51 +91,24 @@ fn looking_through_gives_the_same_every_time() {
     let _ended = (first.0.finish(), second.0.finish());
 }
 
-/// A dashboard over the end of a recorded failure, somewhere in the middle of its replay.
-struct Bench {
-    ui: Ui,
-    snapshot: Snapshot,
-    status: Status,
-}
-
 impl Bench {
-    fn new(timeline: Timeline) -> Self {
-        let mut engine = engine();
-        let script = Case::find(Some("rank-killed-16")).unwrap().script();
-        let snapshot = replay::to_the_end(script.unwrap().as_mut(), &mut engine).unwrap();
-        let mut status = Status::new(Mode::Replay);
-        status.playback = Some(Playback {
+    fn in_time(timeline: Timeline) -> Self {
+        let mut bench = Self::new("rank-killed-16");
+        bench.status = Status::new(Mode::Replay);
+        bench.status.playback = Some(Playback {
             axis: timeline.axis,
             at: timeline.length / 2,
             length: timeline.length,
             speed: 1.0,
             seeking: false,
         });
-        status.timeline = Some(Arc::new(timeline));
-        Self {
-            ui: Ui::new(theme(true, Glyphs::Unicode)),
-            snapshot,
-            status,
-        }
+        bench.status.timeline = Some(Arc::new(timeline));
+        bench
     }
 
-    fn press(&mut self, key: char) -> Vec<Effect> {
-        let event = KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE);
-        let action = keymap::lookup(self.ui.here(true), event).unwrap();
-        update(&mut self.ui, &self.snapshot, &self.status, action)
-    }
-
-    fn draw(&mut self, (width, height): (u16, u16)) -> Buffer {
-        self.ui.size = (width, height);
-        let area = Rect::new(0, 0, width, height);
-        let mut buf = Buffer::empty(area);
-        view::render(&self.ui, &self.snapshot, &self.status, area, &mut buf);
-        buf
-    }
-
-    /// The row above the footer.
-    fn bar(&mut self, width: u16, color: bool, glyphs: Glyphs) -> String {
-        self.ui.theme = theme(color, glyphs);
+    /// The row above the footer, and its look.
+    fn bar(&mut self, width: u16, colors: Colors, glyphs: Glyphs) -> String {
+        self.ui.theme = Theme { colors, glyphs };
         let buf = self.draw((width, 24));
         let row = |text: String| text.lines().nth(22).unwrap_or_default().to_owned();
         format!(
@@ -190,30 +152,30 @@ fn timeline(axis: Axis) -> Timeline {
 fn the_bar_looks_like_this() {
     let mut out = String::new();
     for axis in [Axis::Recorded, Axis::Bytes] {
-        let mut bench = Bench::new(timeline(axis));
+        let mut bench = Bench::in_time(timeline(axis));
         for width in [80, 120, 200] {
-            for (color, glyphs) in [
-                (true, Glyphs::Unicode),
-                (false, Glyphs::Unicode),
-                (false, Glyphs::Ascii),
+            for (colors, glyphs) in [
+                (Colors::Dark, Glyphs::Unicode),
+                (Colors::Mono, Glyphs::Unicode),
+                (Colors::Mono, Glyphs::Ascii),
             ] {
-                out += &bench.bar(width, color, glyphs);
+                out += &bench.bar(width, colors, glyphs);
             }
         }
     }
     let mut early = timeline(Axis::Recorded);
     early.lines.truncate(100);
     early.marks.clear();
-    out += &Bench::new(early).bar(120, true, Glyphs::Unicode);
+    out += &Bench::in_time(early).bar(120, Colors::Dark, Glyphs::Unicode);
     let mut healthy = timeline(Axis::Bytes);
     healthy.marks.clear();
-    out += &Bench::new(healthy).bar(120, true, Glyphs::Unicode);
+    out += &Bench::in_time(healthy).bar(120, Colors::Dark, Glyphs::Unicode);
     insta::assert_snapshot!("bar", out);
 }
 
 #[test]
 fn a_replay_with_its_bar_looks_like_this() {
-    let mut bench = Bench::new(timeline(Axis::Recorded));
+    let mut bench = Bench::in_time(timeline(Axis::Recorded));
     for size in [(80, 24), (120, 40), (200, 50)] {
         let name = format!("replay_{}x{}", size.0, size.1);
         insta::assert_snapshot!(name, screens::plain(&bench.draw(size)));
@@ -225,29 +187,29 @@ fn a_replay_with_its_bar_looks_like_this() {
 #[test]
 fn keys_jump_to_findings_and_stop_there() {
     let seek = |at| Effect::Seek(Duration::from_secs(at));
-    let mut bench = Bench::new(timeline(Axis::Recorded));
-    assert_eq!(bench.press('!'), [Effect::Pause, seek(118)]);
+    let mut bench = Bench::in_time(timeline(Axis::Recorded));
+    assert_eq!(bench.press("!"), [Effect::Pause, seek(118)]);
     let said = bench.ui.message.clone();
     assert_eq!(said.as_deref(), Some("first sign: PRC001 what PRC001 says"));
     assert_eq!(bench.ui.findings.id.as_deref(), Some("PRC001"));
     bench.status.paused = true;
-    assert_eq!(bench.press('>'), [seek(118)]);
-    assert_eq!(bench.press('<'), [seek(60)]);
+    assert_eq!(bench.press(">"), [seek(118)]);
+    assert_eq!(bench.press("<"), [seek(60)]);
     let mut playback = bench.status.playback.unwrap();
     playback.at = Duration::from_secs(118);
     bench.status.playback = Some(playback);
-    assert_eq!(bench.press('>'), [seek(121)]);
+    assert_eq!(bench.press(">"), [seek(121)]);
     playback.at = Duration::from_secs(121);
     bench.status.playback = Some(playback);
-    assert_eq!(bench.press('>'), []);
+    assert_eq!(bench.press(">"), []);
     let said = bench.ui.message.clone();
     assert_eq!(said.as_deref(), Some("no finding comes up after this"));
 
     let mut early = timeline(Axis::Recorded);
     early.lines.truncate(128);
     early.marks.clear();
-    let mut bench = Bench::new(early);
-    assert_eq!(bench.press('!'), []);
+    let mut bench = Bench::in_time(early);
+    assert_eq!(bench.press("!"), []);
     let said = bench.ui.message.clone();
     assert_eq!(
         said.as_deref(),

@@ -21,7 +21,7 @@ use unhang::sources::progress::Progress;
 use unhang::views::escape::{Glyphs, harmless};
 use unhang::views::tui::keymap::{self, Action, KEYMAP, Key};
 use unhang::views::tui::screen::Screen;
-use unhang::views::tui::theme::Theme;
+use unhang::views::tui::theme::{Colors, Theme};
 use unhang::views::tui::ui::Ui;
 use unhang::views::tui::update::{Effect, arrived, update};
 use unhang::views::tui::{self, svg, task, view};
@@ -34,15 +34,15 @@ mod samples;
 mod screens;
 
 const COLOR: Theme = Theme {
-    color: true,
+    colors: Colors::Dark,
     glyphs: Glyphs::Unicode,
 };
 const PLAIN: Theme = Theme {
-    color: false,
+    colors: Colors::Mono,
     glyphs: Glyphs::Unicode,
 };
 const ASCII: Theme = Theme {
-    color: false,
+    colors: Colors::Mono,
     glyphs: Glyphs::Ascii,
 };
 

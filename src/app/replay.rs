@@ -18,14 +18,13 @@ use super::engine_thread::{Core, INBOX, Msg};
 use super::handle::{Command, Handle, Mode, Playback, Shared, Status};
 use super::lines::Lines;
 use super::timeline::Timeline;
+use crate::config::SPEEDS;
 use crate::engine::Engine;
 use crate::engine::input::Input;
 use crate::engine::snapshot::Snapshot;
 use crate::error::{InputError, in_words};
 use crate::sources::record::{Record, What};
 
-/// Slowest and fastest.
-const SPEEDS: std::ops::RangeInclusive<f64> = 0.1..=1_000.0;
 /// Between two looks at the clock.
 const FRAME: Duration = Duration::from_millis(20);
 /// Work between two looks at the commands.

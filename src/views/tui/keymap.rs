@@ -243,7 +243,12 @@ const fn bind(
     }
 }
 
-use Action::{Accept, Back, Bottom, Cancel, Choose, CopyFix, Erase, Faster, Finding, FirstSign, Follow, Go, Help, Hit, Mark, MarkAll, Move, Neighbour, NextScreen, Only, Open, Page, Palette, Pause, PreviousScreen, Prove, Quit, Reverse, Save, Search, Seek, Sideways, Sign, Slower, Sort, Stack, Step, Suspend, Top, Widen, Without, Wrap};
+use Action::{
+    Accept, Back, Bottom, Cancel, Choose, CopyFix, Erase, Faster, Finding, FirstSign, Follow, Go,
+    Help, Hit, Mark, MarkAll, Move, Neighbour, NextScreen, Only, Open, Page, Palette, Pause,
+    PreviousScreen, Prove, Quit, Reverse, Save, Search, Seek, Sideways, Sign, Slower, Sort, Stack,
+    Step, Suspend, Top, Widen, Without, Wrap,
+};
 use Context::{Everywhere, Lists, On, Overlay, Prompt, Replay};
 use KeyCode as K;
 

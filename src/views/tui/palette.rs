@@ -33,7 +33,11 @@ pub fn entries(ui: &Ui, replay: bool) -> Vec<Entry> {
         let text = format!("{} {}", entry.text, binding.footer).to_lowercase();
         words.iter().all(|word| text.contains(word))
     };
-    all(here).into_iter().filter(found).map(|(_, e)| e).collect()
+    all(here)
+        .into_iter()
+        .filter(found)
+        .map(|(_, e)| e)
+        .collect()
 }
 
 fn all(here: Here) -> Vec<(&'static Binding, Entry)> {

@@ -16,8 +16,8 @@ use super::theme::Tone;
 use super::ui::{Asked, Ui};
 use super::widget::header::Header;
 use super::widget::pen::Pen;
-use super::widget::{overlay, palette};
 use super::widget::timebar;
+use super::widget::{overlay, palette};
 
 /// The smallest terminal in which the screens make sense.
 const SMALLEST: (u16, u16) = (40, 10);
