@@ -126,17 +126,18 @@ fn arrows_choose_within_the_list() {
     assert_eq!(bench.ui.prompt.as_ref().unwrap().row, 2);
     assert_eq!(entries[2].text, "go to the next communicator or screen");
     bench.press("↑↑↑");
+    let last = entries.len() - 1;
     assert_eq!(
         bench.ui.prompt.as_ref().unwrap().row,
-        0,
-        "not past the first"
+        last,
+        "round and round"
     );
-    bench.press("save↓↓↓");
-    assert_eq!(
-        bench.ui.prompt.as_ref().unwrap().row,
-        0,
-        "not past the last"
-    );
+    bench.press("save");
+    assert_eq!(bench.ui.prompt.as_ref().unwrap().row, 0, "another list");
+    bench.press("↓↑↑");
+    assert_eq!(bench.ui.prompt.as_ref().unwrap().row, 0, "it has one row");
+    bench.press(":nothing of the kind↓↑");
+    assert_eq!(bench.ui.prompt.as_ref().unwrap().row, 0, "it has none");
 }
 
 #[test]

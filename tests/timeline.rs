@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use unhang::app::demo::{CASES, Case};
 use unhang::app::handle::{Axis, Handle, Mode, Playback, Status};
 use unhang::app::replay::{self, Start};
 use unhang::app::timeline::{Mark, Timeline};
+use unhang::app::watch::{self, Plan};
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::vocab::Role;
 use unhang::views::escape::Glyphs;
@@ -128,6 +131,45 @@ fn mark(at: u64, symptom: bool, id: &str) -> Mark {
     }
 }
 
+/// What a watch shows of a job that is written while it looks.
+#[test]
+fn a_watch_shows_when_lines_came_and_findings_came_up() {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/cases/iface-docker-16");
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        paths: vec![folder.path().to_owned()],
+        no_gpu: true,
+        ..Plan::default()
+    };
+    let watch = watch::start(&plan, engine()).unwrap();
+    let handle = watch.handle();
+    wait(&handle, "time to pass", |status, _| {
+        status
+            .timeline
+            .as_ref()
+            .is_some_and(|t| t.length > Duration::ZERO)
+    });
+    let mut lines = 0;
+    for file in fs::read_dir(case).unwrap() {
+        let file = file.unwrap();
+        if file.path().extension().is_none_or(|end| end != "log") {
+            continue;
+        }
+        let text = fs::read(file.path()).unwrap();
+        lines += text.iter().filter(|b| **b == b'\n').count() as u64;
+        fs::write(folder.path().join(file.file_name()), text).unwrap();
+    }
+    wait(&handle, "the first sign", |status, _| {
+        let timeline = status.timeline.as_ref().unwrap();
+        let sign = timeline.first_sign().is_some_and(|mark| !mark.symptom);
+        sign && timeline.lines.iter().sum::<u64>() == lines
+    });
+    let timeline = handle.status().timeline.unwrap();
+    assert!(timeline.first_sign().unwrap().at <= timeline.length);
+    assert_eq!(timeline.axis, Axis::Recorded);
+    let _ended = watch.finish();
+}
+
 /// A loud start, steps, a fault and silence.
 fn timeline(axis: Axis) -> Timeline {
     let mut timeline = Timeline::new(axis, Duration::from_secs(200));
@@ -145,6 +187,7 @@ fn timeline(axis: Axis) -> Timeline {
         mark(118, true, "NET009"),
         mark(121, true, "NET010"),
     ];
+    timeline.whole = true;
     timeline
 }
 
@@ -166,10 +209,15 @@ fn the_bar_looks_like_this() {
     let mut early = timeline(Axis::Recorded);
     early.lines.truncate(100);
     early.marks.clear();
+    early.whole = false;
     out += &Bench::in_time(early).bar(120, Colors::Dark, Glyphs::Unicode);
     let mut healthy = timeline(Axis::Bytes);
     healthy.marks.clear();
     out += &Bench::in_time(healthy).bar(120, Colors::Dark, Glyphs::Unicode);
+    // A watch is at the end, which is now.
+    let mut watched = Bench::in_time(timeline(Axis::Recorded));
+    watched.status.playback = None;
+    out += &watched.bar(120, Colors::Dark, Glyphs::Unicode);
     insta::assert_snapshot!("bar", out);
 }
 
@@ -208,6 +256,7 @@ fn keys_jump_to_findings_and_stop_there() {
     let mut early = timeline(Axis::Recorded);
     early.lines.truncate(128);
     early.marks.clear();
+    early.whole = false;
     let mut bench = Bench::in_time(early);
     assert_eq!(bench.press("!"), []);
     let said = bench.ui.message.clone();

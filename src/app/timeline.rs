@@ -7,10 +7,13 @@ use super::handle::Axis;
 use crate::engine::finding::Finding;
 use crate::engine::snapshot::Snapshot;
 use crate::engine::vocab::{Role, Severity};
+use crate::sources::record::What;
 
 /// Parts into which the length is cut: more than a terminal has columns, and few enough to look at
 /// the findings after each.
 pub const PARTS: u32 = 512;
+/// How long the parts of a watch are at first, together: a quarter of a second each.
+const LIVE: Duration = Duration::from_secs(128);
 /// Marks that are kept; the earliest are.
 const MARKS: usize = 256;
 
@@ -19,12 +22,16 @@ const MARKS: usize = 256;
 pub struct Timeline {
     /// What positions mean.
     pub axis: Axis,
-    /// The whole length.
+    /// The whole length; of a running watch, up to now.
     pub length: Duration,
-    /// Lines in each part of the length, as far as it is known.
+    /// How long [`PARTS`] are: as the length, or longer while that grows.
+    pub span: Duration,
+    /// Lines in each part of the span, as far as it is known.
     pub lines: Vec<u64>,
     /// Where findings came up that still stand as far as it is known, the earliest first. Notes are none.
     pub marks: Vec<Mark>,
+    /// All of it is known.
+    pub whole: bool,
 }
 
 /// Where a finding came up.
@@ -47,15 +54,21 @@ impl Timeline {
         Self {
             axis,
             length,
+            span: length,
             lines: Vec::new(),
             marks: Vec::new(),
+            whole: false,
         }
     }
 
-    /// How much of the length is known, up to 1.
+    /// How much of the length is known: 1 is all.
     #[must_use]
     pub fn known(&self) -> f64 {
-        self.lines.len() as f64 / f64::from(PARTS)
+        if self.whole {
+            return 1.0;
+        }
+        // All may be counted, and not yet looked at.
+        (self.lines.len() as f64 / f64::from(PARTS)).min(0.99)
     }
 
     /// Where the first cause came up; without causes, the first finding.
@@ -81,12 +94,20 @@ impl Timeline {
     /// Lines in each of so many columns; `None` where it is not known yet.
     #[must_use]
     pub fn columns(&self, columns: usize) -> Vec<Option<u64>> {
-        let parts = PARTS as usize;
         let columns = columns.max(1);
+        let span = self.span.as_nanos().max(1) * columns as u128;
+        let part = |column: usize| {
+            let at = self.length.as_nanos() * column as u128 * u128::from(PARTS);
+            usize::try_from(at / span).unwrap_or(usize::MAX)
+        };
         let of = |column: usize| {
-            let from = column * parts / columns;
-            let to = ((column + 1) * parts / columns).max(from + 1);
-            Some(self.lines.get(from..to)?.iter().sum())
+            let from = part(column);
+            // The last column has the part in which the end lies.
+            let last = column + 1 == columns;
+            let to = if last { usize::MAX } else { part(column + 1) };
+            let lines = self.lines.get(from..)?;
+            let lines = &lines[..lines.len().min(to.saturating_sub(from).max(1))];
+            (!lines.is_empty()).then(|| lines.iter().sum())
         };
         (0..columns).map(of).collect()
     }
@@ -121,15 +142,34 @@ impl Tally {
         }
     }
 
+    /// Of a watch that has just begun: its length is not known, and grows.
+    pub(crate) fn live() -> Self {
+        let mut tally = Self::new(Axis::Recorded, LIVE);
+        tally.timeline.length = Duration::ZERO;
+        tally.timeline.whole = true;
+        tally
+    }
+
     /// The part in which a position lies. A part holds its end and not its beginning, so that all of
     /// it has come where its end has been reached.
     fn part(&self, at: Duration) -> usize {
-        let length = self.timeline.length.as_nanos().max(1);
-        let part = (at.as_nanos() * u128::from(PARTS)).div_ceil(length);
+        let span = self.timeline.span.as_nanos().max(1);
+        let part = (at.as_nanos() * u128::from(PARTS)).div_ceil(span);
         usize::try_from(part)
             .unwrap_or(usize::MAX)
             .clamp(1, PARTS as usize)
             - 1
+    }
+
+    /// Moves the end on to a position, with parts of twice the length as often as they do not reach it.
+    fn reach(&mut self, at: Duration) {
+        let timeline = &mut self.timeline;
+        timeline.length = timeline.length.max(at);
+        while timeline.span < timeline.length {
+            timeline.span = timeline.span.max(LIVE).saturating_mul(2);
+            let pairs = timeline.lines.chunks(2).map(|pair| pair.iter().sum());
+            timeline.lines = pairs.collect();
+        }
     }
 
     /// True if what comes at this position lies in another part than what came before.
@@ -140,6 +180,10 @@ impl Tally {
     /// Takes in what came at a position; positions never go back.
     pub(crate) fn count(&mut self, at: Duration, lines: u64) {
         self.at = self.at.max(at);
+        // What lies behind the end of a replay belongs to its last part.
+        if self.timeline.whole {
+            self.reach(self.at);
+        }
         let part = self.part(self.at);
         let counts = &mut self.timeline.lines;
         if counts.len() <= part {
@@ -176,6 +220,15 @@ impl Tally {
     /// Nothing more will come.
     pub(crate) fn end(&mut self) {
         self.timeline.lines.resize(PARTS as usize, 0);
+        self.timeline.whole = true;
+    }
+}
+
+/// Lines that an input brings.
+pub(crate) fn lines(what: &What) -> u64 {
+    match what {
+        What::Bytes { chunk, .. } => memchr::memchr_iter(b'\n', chunk).count() as u64,
+        What::Ras { .. } | What::Dump { .. } | What::Other(_) => 0,
     }
 }
 
@@ -212,6 +265,7 @@ mod tests {
         let mut timeline = Timeline::new(Axis::Bytes, second(30));
         timeline.lines = vec![1; 256];
         assert_eq!(timeline.columns(4), [Some(128), Some(128), None, None]);
+        assert_eq!(timeline.columns(512).iter().flatten().sum::<u64>(), 256);
         assert_eq!(timeline.columns(1024).len(), 1024);
         assert_eq!(timeline.columns(1024)[511], Some(1));
         assert_eq!(timeline.columns(1024)[512], None);
@@ -220,6 +274,27 @@ mod tests {
         let nothing = Timeline::new(Axis::Bytes, Duration::ZERO);
         assert_eq!(nothing.column(second(1), 10), 9);
         assert_eq!(nothing.columns(0), [None]);
+    }
+
+    #[test]
+    fn a_watch_grows_in_the_same_room() {
+        let mut tally = Tally::live();
+        assert_eq!(tally.timeline.columns(3), [None; 3]);
+        for at in 0..10_000 {
+            tally.count(second(at), 1);
+            let timeline = &tally.timeline;
+            assert_eq!(timeline.length, second(at));
+            assert!(timeline.lines.len() <= 512 && timeline.known() >= 1.0);
+            assert_eq!(timeline.lines.iter().sum::<u64>(), at + 1);
+        }
+        assert_eq!(tally.timeline.span, LIVE * 128);
+        let shown: Vec<u64> = tally.timeline.columns(100).into_iter().flatten().collect();
+        assert_eq!((shown.len(), shown.iter().sum()), (100, 10_000_u64));
+        assert!(
+            shown.iter().all(|lines| (48..=128).contains(lines)),
+            "{shown:?}"
+        );
+        assert_eq!(tally.timeline.column(second(9_999), 100), 99);
     }
 
     #[test]

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::script::Script;
 use crate::app::handle::Shared;
-use crate::app::timeline::Tally;
+use crate::app::timeline::{Tally, lines};
 use crate::engine::Engine;
-use crate::sources::record::What;
 
 /// Between two words about how far it has got.
 const TELL: Duration = Duration::from_millis(200);
@@ -58,11 +57,4 @@ fn tell(tally: &Tally, shared: &Shared) {
         status.timeline = Some(timeline);
         true
     });
-}
-
-fn lines(what: &What) -> u64 {
-    match what {
-        What::Bytes { chunk, .. } => memchr::memchr_iter(b'\n', chunk).count() as u64,
-        What::Ras { .. } | What::Dump { .. } | What::Other(_) => 0,
-    }
 }

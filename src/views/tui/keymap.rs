@@ -218,6 +218,7 @@ impl Key {
             Self::Plain(KeyCode::BackTab) => "Shift-Tab".to_owned(),
             Self::Plain(KeyCode::PageUp) => "PgUp".to_owned(),
             Self::Plain(KeyCode::PageDown) => "PgDn".to_owned(),
+            Self::Plain(KeyCode::F(n)) => format!("F{n}"),
             Self::Plain(code) => format!("{code:?}"),
         }
     }

@@ -351,11 +351,12 @@ fn typed(ui: &mut Ui, c: Option<char>) {
     prompt.row = 0;
 }
 
-/// Moves within the list of actions.
+/// Moves within the list of actions, round and round.
 fn choose(ui: &mut Ui, status: &Status, by: isize) {
     let entries = palette::entries(ui, status.mode == Mode::Replay);
     if let Some(prompt) = &mut ui.prompt {
-        prompt.row = moved(prompt.row, by, entries.len());
+        let len = entries.len().max(1);
+        prompt.row = prompt.row.wrapping_add_signed(by + len as isize) % len;
     }
 }
 

@@ -73,7 +73,7 @@ pub fn render(ui: &Ui, snapshot: &Snapshot, status: &Status, area: Rect, buf: &m
         .filter(|_| area.height >= WITH_TIME)
     {
         body.height -= 1;
-        let at = status.playback.map_or(timeline.length, |p| p.at);
+        let at = status.playback.map(|p| p.at);
         timebar::render(timeline, at, ui.theme, row(area.height - 2), buf);
     }
     if ui.help {

@@ -19,10 +19,10 @@ const WIDE: u16 = 100;
 const CAUSE: &str = "!";
 const SYMPTOM: &str = "+";
 
-/// Draws it into one row.
+/// Draws it into one row; without a position one is at the end, which is now.
 pub(in crate::views::tui) fn render(
     timeline: &Timeline,
-    at: Duration,
+    at: Option<Duration>,
     theme: Theme,
     area: Rect,
     buf: &mut Buffer,
@@ -31,7 +31,12 @@ pub(in crate::views::tui) fn render(
         Axis::Recorded => " by time ",
         Axis::Bytes => " by order of arrival ",
     };
-    let said = format!(" {} ", said(timeline));
+    let said = match at {
+        Some(_) => said(timeline),
+        None => said_now(timeline),
+    };
+    let said = format!(" {said} ");
+    let at = at.unwrap_or(timeline.length);
     let mut pen = Pen::new(buf, area, theme);
     pen.put(Tone::Quiet, axis);
     let right = if area.width >= WIDE {
@@ -61,6 +66,14 @@ fn said(timeline: &Timeline) -> String {
         return format!("{:.0}% looked through", timeline.known() * 100.0);
     }
     "nothing wrong was found".to_owned()
+}
+
+/// The same of a watch: how long ago. That nothing was found so far, the verdict says with more care.
+fn said_now(timeline: &Timeline) -> String {
+    timeline.first_sign().map_or_else(String::new, |mark| {
+        let ago = timeline.length.saturating_sub(mark.at);
+        format!("first sign {} ago", words::duration(ago))
+    })
 }
 
 /// The bar, column by column.
