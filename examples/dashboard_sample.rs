@@ -14,7 +14,12 @@ use ratatui::layout::Rect;
 use unhang::app::handle::{Handle, Mode, Status};
 use unhang::engine::snapshot::Snapshot;
 use unhang::views::escape::Glyphs;
-use unhang::views::tui::{self, keymap, svg, theme::Theme, ui::Ui, update, view};
+use unhang::views::tui::{
+    self, keymap, svg,
+    theme::{Colors, Theme},
+    ui::Ui,
+    update, view,
+};
 
 #[path = "../tests/support/samples.rs"]
 mod samples;
@@ -26,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let snapshot = sample.ok_or("no such sample")?.1;
     let plain = std::env::var_os("NO_COLOR").is_some();
     let theme = Theme {
-        color: !plain,
+        colors: if plain { Colors::Mono } else { Colors::Dark },
         glyphs: Glyphs::Unicode,
     };
     let Some(size) = args.next() else {

@@ -17,4 +17,5 @@ pub mod run;
 pub mod settled;
 pub mod signals;
 pub mod task;
+pub mod timeline;
 pub mod watch;

@@ -101,7 +101,12 @@ fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         let help = Cli::command().render_help();
         return output::finish(output::print(&help.to_string()).map(|()| exit::OK));
     };
-    let common = &cli.common;
+    // A rank of a self-test is no command of the user's.
+    let common = match command {
+        Command::Rank { .. } => cli.common,
+        _ => cli.common.configured(),
+    };
+    let common = &common;
     match command {
         Command::Watch(args) => output::finish(watch::run(&args, common)),
         Command::Run(args) => output::finish(run::run(&args, common)),

@@ -108,6 +108,13 @@ impl Engine {
         }
     }
 
+    /// The same engine without [`Options::keep_recent`]: for whoever only wants its snapshots.
+    #[must_use]
+    pub fn without_recent_lines(mut self) -> Self {
+        self.recent = None;
+        self
+    }
+
     /// Takes one input. `seen` is when it was seen, `None` for saved data without times.
     pub fn handle(&mut self, seen: Option<Time>, input: Input<'_>) {
         self.first = self.first.or(seen);

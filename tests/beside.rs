@@ -18,7 +18,7 @@ use unhang::engine::job::ProcessSeen;
 use unhang::engine::snapshot::Snapshot;
 use unhang::views::escape::Glyphs;
 use unhang::views::tui::keymap::Action;
-use unhang::views::tui::theme::Theme;
+use unhang::views::tui::theme::{Colors, Theme};
 use unhang::views::tui::ui::Ui;
 use unhang::views::tui::update::{Effect, update};
 use unhang::views::tui::{task, view};
@@ -188,7 +188,7 @@ fn here(folder: &Path) -> Here {
 fn stack(script: &str, patience: Duration) -> (Seen, String) {
     let (snapshot, status, folder) = (job(), Status::new(Mode::Live), py_spy(script));
     let mut ui = Ui::new(Theme {
-        color: false,
+        colors: Colors::Mono,
         glyphs: Glyphs::Unicode,
     });
     ui.size = (100, 40);

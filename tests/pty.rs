@@ -11,7 +11,10 @@ use portable_pty::CommandBuilder;
 use unhang::app::handle::{Handle, Mode, Status};
 use unhang::engine::snapshot::Snapshot;
 use unhang::views::escape::Glyphs;
-use unhang::views::tui::{self, theme::Theme};
+use unhang::views::tui::{
+    self,
+    theme::{Colors, Theme},
+};
 
 #[path = "support/samples.rs"]
 mod samples;
@@ -52,7 +55,7 @@ fn child() {
         Err("no".to_owned())
     };
     let theme = Theme {
-        color: true,
+        colors: Colors::Dark,
         glyphs: Glyphs::Unicode,
     };
     let options = tui::Options {

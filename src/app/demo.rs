@@ -12,6 +12,8 @@ pub struct Case {
     pub name: &'static str,
     /// What happened, in one line.
     pub about: &'static str,
+    /// The key of the screen that shows it best, and what it shows: `5 shows who called what`.
+    pub look: &'static str,
     journal: &'static [u8],
 }
 
@@ -20,26 +22,31 @@ pub const CASES: &[Case] = &[
     Case {
         name: "skipped-collective",
         about: "one of two ranks leaves out an all-reduce and the other waits for it",
+        look: "5 shows who called what",
         journal: include_bytes!("../../fixtures/journals/skipped-collective.journal"),
     },
     Case {
         name: "iface-docker-16",
         about: "16 ranks on 8 hosts bootstrap on docker0, which has the same address everywhere",
+        look: "4 shows the addresses",
         journal: include_bytes!("../../fixtures/journals/iface-docker-16.journal"),
     },
     Case {
         name: "mismatch-count-16",
         about: "one of 16 ranks calls a collective with another element count",
+        look: "5 shows who called what",
         journal: include_bytes!("../../fixtures/journals/mismatch-count-16.journal"),
     },
     Case {
         name: "rank-killed-16",
         about: "one of 16 ranks is killed and 15 report it",
+        look: "2 shows how far each got",
         journal: include_bytes!("../../fixtures/journals/rank-killed-16.journal"),
     },
     Case {
         name: "p2p-off",
         about: "a forgotten NCCL_P2P_DISABLE=1 sends traffic through host memory",
+        look: "3 shows the fix",
         journal: include_bytes!("../../fixtures/journals/p2p-off.journal"),
     },
 ];
@@ -59,8 +66,8 @@ impl Case {
     /// # Errors
     /// If the built-in journal is broken, which a test excludes.
     pub fn script(&self) -> io::Result<Box<dyn Script>> {
-        Ok(Box::new(JournalScript::new(Journal::open(Cursor::new(
-            self.journal,
-        ))?)))
+        let (case, journal) = (*self, Journal::open(Cursor::new(self.journal))?);
+        let script = JournalScript::new(journal).reopened_by(move || case.script());
+        Ok(Box::new(script))
     }
 }

@@ -13,6 +13,7 @@ use super::clock::Clock;
 use super::handle::{Command, Following, LogRequest, Shared};
 use super::lines::{LineReader, Lines};
 use super::recorder::{self, Recorder};
+use super::timeline::{Tally, lines};
 use crate::engine::Engine;
 use crate::engine::input::{Input, Time};
 use crate::engine::snapshot::Snapshot;
@@ -58,6 +59,8 @@ pub(crate) struct Core {
     failed: bool,
     /// Bytes the engine took.
     bytes: u64,
+    /// What came when; a replay looks through all of it beforehand instead.
+    tally: Option<Tally>,
 }
 
 impl Core {
@@ -77,6 +80,7 @@ impl Core {
             cost: Duration::ZERO,
             failed: false,
             bytes: 0,
+            tally: None,
         })
     }
 
@@ -143,6 +147,15 @@ impl Core {
         if let Some((generation, mut snapshot)) = made {
             edit(&mut snapshot);
             self.published = Some(generation);
+            if let Some(tally) = &mut self.tally {
+                tally.look(&snapshot);
+                let timeline = Arc::new(tally.timeline.clone());
+                // Views are told by the snapshot that follows.
+                self.shared.edit_status(|status| {
+                    status.timeline = Some(timeline);
+                    false
+                });
+            }
             self.shared.publish(snapshot);
         }
         self.last = Instant::now();
@@ -219,18 +232,21 @@ pub(crate) struct Live {
     /// Until when nothing is published because the files' old content is still being read.
     catching_up: Option<Instant>,
     now: Time,
+    /// When the first input was seen.
+    began: Option<Time>,
     /// Bytes taken when the view was frozen.
     frozen: Option<u64>,
 }
 
 impl Live {
     pub(crate) fn new(
-        core: Core,
+        mut core: Core,
         inbox: Receiver<Msg>,
         clock: Clock,
         recorder: Option<Recorder>,
         open: usize,
     ) -> Self {
+        core.tally = Some(Tally::live());
         Self {
             core,
             inbox,
@@ -239,6 +255,7 @@ impl Live {
             open,
             catching_up: None,
             now: Time(0),
+            began: None,
             frozen: None,
         }
     }
@@ -290,6 +307,7 @@ impl Live {
         if let Some(seen) = record.seen {
             self.now = self.now.max(seen);
             record.seen = Some(self.now);
+            self.count(&record.what);
         }
         if let Some(recorder) = &mut self.recorder
             && let Err(error) = recorder.append(record.seen, &record.what.as_input())
@@ -306,6 +324,19 @@ impl Live {
             self.core.shared.edit_status(|status| {
                 std::mem::replace(&mut status.behind, behind) / 4096 != behind / 4096
             });
+        }
+    }
+
+    /// What was written before the watch began has no time here.
+    fn count(&mut self, what: &What) {
+        let at = self.now.since(*self.began.get_or_insert(self.now));
+        let lines = if self.catching_up.is_some() {
+            0
+        } else {
+            lines(what)
+        };
+        if let Some(tally) = &mut self.core.tally {
+            tally.count(at, lines);
         }
     }
 

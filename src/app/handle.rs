@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::timeline::Timeline;
 use crate::engine::line::Place;
 use crate::engine::recent::Whose;
 use crate::engine::snapshot::Snapshot;
@@ -97,6 +98,8 @@ pub struct Status {
     pub stalls: u64,
     /// Replay only.
     pub playback: Option<Playback>,
+    /// What comes when, as far as it is known; `None` if nobody looks.
+    pub timeline: Option<Arc<Timeline>>,
     /// No more input will come: the pipes are closed, or the replay is at its end.
     pub ended: bool,
     /// What was there at the start is still being read; what is shown is of a part of it.
@@ -129,6 +132,7 @@ impl Status {
             dropped: 0,
             stalls: 0,
             playback: None,
+            timeline: None,
             ended: false,
             loading: None,
             asked_ras: 0,

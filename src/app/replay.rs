@@ -3,6 +3,7 @@
 //! Going back plays from the start again up to the position: inputs are cheap to take again
 //! (about a second per gigabyte), while a saved engine per second of a long watch would not be.
 
+mod scout;
 pub mod script;
 
 use std::io;
@@ -16,14 +17,14 @@ use self::script::Script;
 use super::engine_thread::{Core, INBOX, Msg};
 use super::handle::{Command, Handle, Mode, Playback, Shared, Status};
 use super::lines::Lines;
+use super::timeline::Timeline;
+use crate::config::SPEEDS;
 use crate::engine::Engine;
 use crate::engine::input::Input;
 use crate::engine::snapshot::Snapshot;
 use crate::error::{InputError, in_words};
 use crate::sources::record::{Record, What};
 
-/// Slowest and fastest.
-const SPEEDS: std::ops::RangeInclusive<f64> = 0.1..=1_000.0;
 /// Between two looks at the clock.
 const FRAME: Duration = Duration::from_millis(20);
 /// Work between two looks at the commands.
@@ -93,7 +94,15 @@ pub fn start(
         seeking: false,
     });
     let wake = Box::new(move || drop(inbox.try_send(Msg::Wake)));
+    let scouted = script.again().ok().flatten();
+    status.timeline = scouted
+        .is_some()
+        .then(|| Arc::new(Timeline::new(script.axis(), script.length())));
     let shared = Arc::new(Shared::new(engine.snapshot(), status, wake));
+    if let Some(again) = scouted {
+        let engine = new_engine().without_recent_lines();
+        scout::start(again, engine, Arc::clone(&shared)).map_err(no_thread)?;
+    }
     let core =
         Core::new(engine, Arc::clone(&shared), Arc::new(Lines::default())).map_err(no_thread)?;
     let player = Player {

@@ -5,18 +5,21 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use annotate_snippets::Renderer;
 use clap::{Args, ValueEnum};
 
 use super::messages;
 use super::ranks::Ranks;
 use crate::app::report::VERBOSE_HINT;
 use crate::app::rules::RuleFiles;
+use crate::config::{Config, SPEEDS, ThemeName, Unusable};
 use crate::engine::snapshot::Snapshot;
 use crate::engine::{Engine, Options};
 use crate::error::InputError;
 use crate::exit;
 use crate::views::escape::Glyphs;
 use crate::views::report::ReportOptions;
+use crate::views::tui::theme::Colors;
 use crate::views::{json, report};
 
 /// Options that every command shares.
@@ -29,6 +32,9 @@ pub(crate) struct Common {
     /// When to use colours; `auto` honours NO_COLOR
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, global = true)]
     pub(crate) color: Color,
+    /// Colours of the dashboard; `auto` is dark unless COLORFGBG tells of a light background
+    #[arg(long, value_name = "THEME", value_enum, global = true)]
+    pub(crate) theme: Option<ThemeName>,
     /// Draw with ASCII characters only
     #[arg(long, global = true)]
     pub(crate) ascii: bool,
@@ -38,6 +44,9 @@ pub(crate) struct Common {
     /// Show everything: all findings, and which files were read and which were not
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
+    /// What the user's file sets.
+    #[arg(skip)]
+    pub(crate) config: Config,
 }
 
 /// False if rules that were asked for could not all be used.
@@ -75,6 +84,43 @@ pub(crate) enum Format {
 }
 
 impl Common {
+    /// The same with the defaults of the user's file; what is wrong with that is told.
+    pub(crate) fn configured(mut self) -> Self {
+        match Config::read() {
+            Ok(config) => {
+                self.ascii |= config.ascii;
+                self.config = config;
+            }
+            Err(Unusable::Unread(problem)) => messages::problem(&problem),
+            Err(Unusable::Wrong(fault)) => {
+                let renderer = if self.color_on(&io::stderr()) {
+                    Renderer::styled()
+                } else {
+                    Renderer::plain()
+                };
+                messages::raw(&fault.render(&renderer));
+            }
+        }
+        self
+    }
+
+    /// Colours of a dashboard on `stream`.
+    #[must_use]
+    pub(crate) fn colors(&self, stream: &impl IsTerminal) -> Colors {
+        if !self.color_on(stream) {
+            return Colors::Mono;
+        }
+        match self.theme.or(self.config.theme).unwrap_or(ThemeName::Auto) {
+            ThemeName::Mono => Colors::Mono,
+            ThemeName::Dark => Colors::Dark,
+            ThemeName::Light => Colors::Light,
+            ThemeName::Auto => match env::var("COLORFGBG") {
+                Ok(said) if is_light(&said) => Colors::Light,
+                _ => Colors::Dark,
+            },
+        }
+    }
+
     /// Whether what is written to `stream` is coloured.
     #[must_use]
     pub(crate) fn color_on(&self, stream: &impl IsTerminal) -> bool {
@@ -224,6 +270,12 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(total)
 }
 
+/// Whether `COLORFGBG` (`15;0`, `0;default;15`) tells of a light background: white, grey or a bright colour.
+fn is_light(said: &str) -> bool {
+    let background = said.rsplit(';').next().unwrap_or_default();
+    matches!(background.parse(), Ok(7 | 9..=15_u8))
+}
+
 /// How many times as fast a replay plays.
 ///
 /// # Errors
@@ -231,13 +283,30 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 pub(crate) fn speed(text: &str) -> Result<f64, String> {
     let speed = text.trim().parse::<f64>().ok();
     speed
-        .filter(|speed| (0.1..=1_000.0).contains(speed))
+        .filter(|speed| SPEEDS.contains(speed))
         .ok_or_else(|| format!("`{text}` is no number from 0.1 to 1000"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn backgrounds() {
+        for light in ["0;15", "0;default;15", "0;7"] {
+            assert!(is_light(light), "{light}");
+        }
+        for dark in [
+            "15;0",
+            "7;8",
+            "15;default;0",
+            "default;default",
+            "",
+            "0;999",
+        ] {
+            assert!(!is_light(dark), "{dark}");
+        }
+    }
 
     #[test]
     fn speeds() {

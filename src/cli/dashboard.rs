@@ -15,7 +15,7 @@ const NAMES: u32 = 1_000;
 /// Until the user leaves or the handle asks for the end.
 pub(crate) fn show(handle: &Handle, common: &Common) -> anyhow::Result<()> {
     let theme = Theme {
-        color: common.color_on(&stdout()),
+        colors: common.colors(&stdout()),
         glyphs: common.glyphs(),
     };
     let save = |snapshot: &Snapshot| save(snapshot, common);

@@ -46,6 +46,10 @@ pub(crate) fn run(args: &DemoArgs, common: &Common) -> anyhow::Result<u8> {
         ));
         return Ok(exit::USAGE);
     };
-    let code = play(case.script()?, args.play, common)?;
+    let hint = format!(
+        "demo: ! jumps to the first sign, {}, ? lists the keys",
+        case.look
+    );
+    let code = play(case.script()?, args.play, Some(hint), common)?;
     Ok(if code == exit::INPUT { code } else { exit::OK })
 }

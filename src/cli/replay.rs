@@ -31,9 +31,9 @@ pub(crate) struct ReplayArgs {
 /// How to play.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct PlayArgs {
-    /// Play this many times as fast, 0.1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed, allow_hyphen_values = true)]
-    pub(crate) speed: f64,
+    /// Play this many times as fast, 0.1 to 1000 [default: 1]
+    #[arg(long, value_name = "N", value_parser = speed, allow_hyphen_values = true)]
+    pub(crate) speed: Option<f64>,
     /// Begin at this time from the start, such as 90s
     #[arg(long, value_name = "T", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) at: Option<Duration>,
@@ -45,7 +45,7 @@ pub(crate) struct PlayArgs {
 /// If there is nothing to play, or the terminal or standard output fails.
 pub(crate) fn run(args: &ReplayArgs, common: &Common) -> anyhow::Result<u8> {
     let (script, unread) = open(args, common)?;
-    let code = play(script, args.play, common)?;
+    let code = play(script, args.play, None, common)?;
     Ok(if unread { exit::INPUT } else { code })
 }
 
@@ -116,13 +116,15 @@ fn journal_script(path: &Path) -> Result<Box<dyn Script>, InputError> {
     open_journal(path).map_err(|error| report::unusable_journal(path, &error))
 }
 
-/// Plays: the dashboard, or at once to the end and a report where there is no terminal.
+/// Plays: the dashboard, which begins with `hint`, or at once to the end and a report where there is
+/// no terminal.
 ///
 /// # Errors
 /// If the script cannot be read, or the terminal or standard output fails.
 pub(crate) fn play(
     mut script: Box<dyn Script>,
     args: PlayArgs,
+    hint: Option<String>,
     common: &Common,
 ) -> anyhow::Result<u8> {
     let (files, sound) = common.rule_files();
@@ -137,11 +139,14 @@ pub(crate) fn play(
         return Ok(sound.or_input(played(&snapshot, &script.problems())));
     }
     let start = Start {
-        speed: args.speed,
+        speed: args.speed.or(common.config.speed).unwrap_or(1.0),
         at: args.at.unwrap_or_default(),
     };
     let replay = replay::start(script, move || new_engine(&files, true), start)?;
     let handle = replay.handle();
+    if let Some(hint) = hint {
+        handle.tell(hint);
+    }
     let ender = handle.clone();
     signals::on_end(move || ender.shutdown())?;
     let shown = dashboard::show(&handle, common);

@@ -9,6 +9,7 @@
 
 pub mod keymap;
 pub mod level;
+pub mod palette;
 pub mod screen;
 pub mod svg;
 pub mod task;
@@ -36,7 +37,7 @@ use crate::engine::snapshot::Snapshot;
 use crate::views::escape::Glyphs;
 
 use terminal::Session;
-use theme::Theme;
+use theme::{Colors, Theme};
 use ui::Ui;
 use update::{Effect, arrived, refresh, update};
 
@@ -71,10 +72,14 @@ impl std::fmt::Debug for Options<'_> {
 /// If the terminal cannot be taken over, read or written.
 pub fn run(handle: &Handle, options: &Options<'_>) -> io::Result<()> {
     let mut session = Session::start()?;
+    let status = handle.status();
     let mut dashboard = Dashboard {
-        ui: Ui::new(options.theme),
+        ui: Ui {
+            message: status.messages.last().cloned(),
+            ..Ui::new(options.theme)
+        },
         snapshot: (options.narrow)(handle.snapshot()),
-        status: handle.status(),
+        status,
         handle,
         options,
         pending: None,
@@ -130,7 +135,7 @@ pub fn run(handle: &Handle, options: &Options<'_>) -> io::Result<()> {
 #[must_use]
 pub fn picture(snapshot: &Snapshot, status: &Status, width: u16, height: u16) -> String {
     let theme = Theme {
-        color: true,
+        colors: Colors::Dark,
         glyphs: Glyphs::Unicode,
     };
     let ui = Ui {

@@ -15,7 +15,7 @@ use unhang::engine::snapshot::Snapshot;
 use unhang::engine::{Engine, Options};
 use unhang::views::escape::Glyphs;
 use unhang::views::tui::keymap::{self, Action, Key};
-use unhang::views::tui::theme::Theme;
+use unhang::views::tui::theme::{Colors, Theme};
 use unhang::views::tui::ui::Ui;
 use unhang::views::tui::update::{Effect, arrived, update};
 use unhang::views::tui::{task, view};
@@ -23,15 +23,15 @@ use unhang::views::tui::{task, view};
 use crate::{samples, screens};
 
 pub(crate) const COLOR: Theme = Theme {
-    color: true,
+    colors: Colors::Dark,
     glyphs: Glyphs::Unicode,
 };
 pub(crate) const PLAIN: Theme = Theme {
-    color: false,
+    colors: Colors::Mono,
     glyphs: Glyphs::Unicode,
 };
 pub(crate) const ASCII: Theme = Theme {
-    color: false,
+    colors: Colors::Mono,
     glyphs: Glyphs::Ascii,
 };
 

@@ -47,6 +47,12 @@ pub trait Script: Send {
     /// If it cannot be opened again.
     fn rewind(&mut self) -> io::Result<()>;
 
+    /// The same from its start, to be read beside this one; `None` if what it reads is there only once.
+    ///
+    /// # Errors
+    /// If it cannot be opened again.
+    fn again(&self) -> io::Result<Option<Box<dyn Script>>>;
+
     /// What positions mean.
     fn axis(&self) -> Axis;
 
@@ -81,6 +87,9 @@ impl Rate {
     }
 }
 
+/// Opens a journal a second time.
+type Reopen = Box<dyn Fn() -> io::Result<Box<dyn Script>> + Send>;
+
 /// Plays a journal: with its times, or in the order of bytes if it has none.
 pub struct JournalScript<R> {
     journal: Journal<R>,
@@ -89,6 +98,7 @@ pub struct JournalScript<R> {
     bytes: u64,
     first: Option<Time>,
     at: Duration,
+    reopen: Option<Reopen>,
 }
 
 impl<R: Read + Seek + Send> JournalScript<R> {
@@ -113,7 +123,18 @@ impl<R: Read + Seek + Send> JournalScript<R> {
             bytes: 0,
             first,
             at: Duration::ZERO,
+            reopen: None,
         }
+    }
+
+    /// The same, which can be opened again by `reopen`.
+    #[must_use]
+    pub fn reopened_by(
+        mut self,
+        reopen: impl Fn() -> io::Result<Box<dyn Script>> + Send + 'static,
+    ) -> Self {
+        self.reopen = Some(Box::new(reopen));
+        self
     }
 }
 
@@ -138,6 +159,10 @@ impl<R: Read + Seek + Send> Script for JournalScript<R> {
         self.bytes = 0;
         self.at = Duration::ZERO;
         Ok(())
+    }
+
+    fn again(&self) -> io::Result<Option<Box<dyn Script>>> {
+        self.reopen.as_ref().map(|reopen| reopen()).transpose()
     }
 
     fn axis(&self) -> Axis {
@@ -405,6 +430,12 @@ impl Script for FilesScript {
         Ok(())
     }
 
+    fn again(&self) -> io::Result<Option<Box<dyn Script>>> {
+        let (logs, dumps) = (self.logs.clone(), self.dumps.clone());
+        let again = Self::new(logs, dumps, self.claim).then(self.answers.clone());
+        Ok(Some(Box::new(again)))
+    }
+
     fn axis(&self) -> Axis {
         Axis::Bytes
     }
@@ -440,5 +471,7 @@ pub fn save<W: Write>(script: &mut dyn Script, out: W) -> io::Result<W> {
 /// If it is no journal or cannot be read.
 pub fn open_journal(path: &Path) -> io::Result<Box<dyn Script>> {
     let journal = report::open_journal(path)?;
-    Ok(Box::new(JournalScript::of_file(journal, path)))
+    let again = path.to_owned();
+    let script = JournalScript::of_file(journal, path).reopened_by(move || open_journal(&again));
+    Ok(Box::new(script))
 }

@@ -73,6 +73,14 @@ pub enum Action {
     Slower,
     /// Jumps in a replay; negative is back.
     Seek(isize),
+    /// Jumps to where the first cause came up in a replay, and stops there.
+    FirstSign,
+    /// Jumps to where the next finding came up in a replay, and stops there; negative is the previous one.
+    Sign(isize),
+    /// Asks what to do, with a list of all that can be done.
+    Palette,
+    /// Moves within that list; negative is up.
+    Choose(isize),
     /// Saves a report.
     Save,
     /// Puts the program in the background.
@@ -133,7 +141,7 @@ impl Context {
         }
     }
 
-    fn holds(self, here: Here) -> bool {
+    pub(super) fn holds(self, here: Here) -> bool {
         match self {
             Self::Prompt => here.prompt,
             _ if here.prompt => false,
@@ -210,6 +218,7 @@ impl Key {
             Self::Plain(KeyCode::BackTab) => "Shift-Tab".to_owned(),
             Self::Plain(KeyCode::PageUp) => "PgUp".to_owned(),
             Self::Plain(KeyCode::PageDown) => "PgDn".to_owned(),
+            Self::Plain(KeyCode::F(n)) => format!("F{n}"),
             Self::Plain(code) => format!("{code:?}"),
         }
     }
@@ -236,10 +245,10 @@ const fn bind(
 }
 
 use Action::{
-    Accept, Back, Bottom, Cancel, CopyFix, Erase, Faster, Finding, Follow, Go, Help, Hit, Mark,
-    MarkAll, Move, Neighbour, NextScreen, Only, Open, Page, Pause, PreviousScreen, Prove, Quit,
-    Reverse, Save, Search, Seek, Sideways, Slower, Sort, Stack, Step, Suspend, Top, Widen, Without,
-    Wrap,
+    Accept, Back, Bottom, Cancel, Choose, CopyFix, Erase, Faster, Finding, FirstSign, Follow, Go,
+    Help, Hit, Mark, MarkAll, Move, Neighbour, NextScreen, Only, Open, Page, Palette, Pause,
+    PreviousScreen, Prove, Quit, Reverse, Save, Search, Seek, Sideways, Sign, Slower, Sort, Stack,
+    Step, Suspend, Top, Widen, Without, Wrap,
 };
 use Context::{Everywhere, Lists, On, Overlay, Prompt, Replay};
 use KeyCode as K;
@@ -250,6 +259,8 @@ pub const KEYMAP: &[Binding] = &[
     bind(Prompt, &[Key::Plain(K::Enter)], Accept, "accept", "use what was typed"),
     bind(Prompt, &[Key::Plain(K::Esc), Key::Ctrl('c')], Cancel, "cancel", "leave it as it was"),
     bind(Prompt, &[Key::Plain(K::Backspace)], Erase, "", "take the last character back"),
+    bind(Prompt, &[Key::Plain(K::Up)], Choose(-1), "", "among the actions of `:`, choose the one above"),
+    bind(Prompt, &[Key::Plain(K::Down)], Choose(1), "", "among the actions of `:`, choose the one below"),
 
     bind(Overlay, &[Key::Plain(K::Enter)], Accept, "run, or hide", "run what is asked for; hide what runs, which goes on"),
     bind(Overlay, &[Key::Plain(K::Esc), key('q')], Cancel, "stop, or close", "stop what runs; close the frame"),
@@ -288,6 +299,9 @@ pub const KEYMAP: &[Binding] = &[
     bind(Lists, &[Key::Plain(K::Left), key('h')], Sideways(-1), "", "go to the previous communicator or screen"),
     bind(Lists, &[Key::Plain(K::Right), key('l')], Sideways(1), "", "go to the next communicator or screen"),
 
+    bind(Replay, &[key('!')], FirstSign, "first sign", "jump to where the first cause came up, and stop there"),
+    bind(Replay, &[key('>')], Sign(1), "", "jump to where the next finding came up, and stop there"),
+    bind(Replay, &[key('<')], Sign(-1), "", "jump to where the previous finding came up, and stop there"),
     bind(Replay, &[key('.')], Step, "step", "play the next piece and stop"),
     bind(Replay, &[key('+'), key('=')], Faster, "", "play twice as fast"),
     bind(Replay, &[key('-')], Slower, "", "play half as fast"),
@@ -317,6 +331,7 @@ pub const KEYMAP: &[Binding] = &[
     bind(Everywhere, &[key('8')], Go(Screen::Gpus), "", "GPUs: what they do, beside their ranks"),
     bind(Everywhere, &[Key::Plain(K::Tab)], NextScreen, "", "next screen"),
     bind(Everywhere, &[Key::Plain(K::BackTab)], PreviousScreen, "", "previous screen"),
+    bind(Everywhere, &[key(':')], Palette, "", "list all actions; typing narrows the list, Enter runs one"),
     bind(Everywhere, &[key('?'), Key::Plain(K::F(1))], Help, "", "show or hide this page"),
     bind(Everywhere, &[Key::Ctrl('z')], Suspend, "", "put unhang in the background"),
     bind(Everywhere, &[key('q'), Key::Ctrl('c')], Quit, "", "quit; the job goes on"),
@@ -363,12 +378,13 @@ pub fn footer(here: Here) -> impl Iterator<Item = (String, &'static str)> {
 /// The keys of a binding as text: `Up, k`.
 #[must_use]
 pub fn names(binding: &Binding) -> String {
-    binding
-        .keys
-        .iter()
-        .map(|k| k.name())
-        .collect::<Vec<_>>()
-        .join(", ")
+    list(binding.keys)
+}
+
+/// Keys as text.
+pub(super) fn list(keys: &[Key]) -> String {
+    let names: Vec<String> = keys.iter().map(|k| k.name()).collect();
+    names.join(", ")
 }
 
 /// The table as a Markdown page (`docs/keys.md`).

@@ -72,7 +72,7 @@ impl Screen {
 
 /// The rows of a list to show in `height` rows so that the selected one is among them, as far in the
 /// middle as the ends of the list allow.
-fn window(selected: usize, len: usize, height: usize) -> std::ops::Range<usize> {
+pub(super) fn window(selected: usize, len: usize, height: usize) -> std::ops::Range<usize> {
     let height = height.min(len);
     let top = selected.saturating_sub(height / 2).min(len - height);
     top..top + height

@@ -83,6 +83,8 @@ pub struct Prompt {
     pub asked: Asked,
     /// What is there so far.
     pub text: String,
+    /// The chosen row, where there is a list to choose from.
+    pub row: usize,
 }
 
 /// What is typed for.
@@ -96,6 +98,8 @@ pub enum Asked {
     Only,
     /// A pattern that they must not have.
     Without,
+    /// What an action is called.
+    Action,
 }
 
 impl Asked {
@@ -107,6 +111,7 @@ impl Asked {
             Self::Ranks => "filter: ",
             Self::Only => "only lines with: ",
             Self::Without => "no lines with: ",
+            Self::Action => "action: ",
         }
     }
 }
@@ -240,6 +245,12 @@ impl Ui {
             overlay: self.task.as_ref().is_some_and(|task| !task.hidden),
             replay,
         }
+    }
+
+    /// True while this is asked for.
+    #[must_use]
+    pub fn asks(&self, asked: Asked) -> bool {
+        self.prompt.as_ref().is_some_and(|p| p.asked == asked)
     }
 
     /// Whose lines the log screen shows, if it shows any.

@@ -1,10 +1,11 @@
 //! What an action changes, and what it asks of the outside.
 
 mod log;
+mod time;
 
 use std::time::Duration;
 
-use crate::app::handle::{LogRequest, Status};
+use crate::app::handle::{LogRequest, Mode, Status};
 use crate::app::prove::Test;
 use crate::engine::recent::Whose;
 use crate::engine::snapshot::Snapshot;
@@ -12,6 +13,7 @@ use crate::views::escape::harmless;
 use crate::views::words;
 
 use super::keymap::Action;
+use super::palette;
 use super::screen::Screen;
 use super::screen::collectives::groups;
 use super::screen::ranks::visible;
@@ -81,9 +83,11 @@ pub fn update(ui: &mut Ui, snapshot: &Snapshot, status: &Status, action: Action)
             }];
         }
         Action::Step => return vec![Effect::Step],
-        Action::Faster => return speed(status, 2.0),
-        Action::Slower => return speed(status, 0.5),
-        Action::Seek(by) => return seek(status, by),
+        Action::Faster => return time::speed(status, 2.0),
+        Action::Slower => return time::speed(status, 0.5),
+        Action::Seek(by) => return time::seek(status, by),
+        Action::FirstSign => return time::first_sign(ui, status),
+        Action::Sign(by) => return time::sign(ui, status, by),
         Action::CopyFix => return copy(ui, snapshot),
         Action::Prove => return prove(ui, snapshot),
         Action::Stack => return stack(ui, snapshot),
@@ -135,6 +139,9 @@ pub fn update(ui: &mut Ui, snapshot: &Snapshot, status: &Status, action: Action)
         }
         Action::Type(c) => typed(ui, Some(c)),
         Action::Erase => typed(ui, None),
+        Action::Palette => ask(ui, Asked::Action, String::new()),
+        Action::Choose(by) => choose(ui, status, by),
+        Action::Accept if ui.asks(Asked::Action) => return run(ui, snapshot, status),
         Action::Accept => accept(ui),
         Action::Cancel => ui.prompt = None,
     }
@@ -341,10 +348,36 @@ fn typed(ui: &mut Ui, c: Option<char>) {
             prompt.text.pop();
         }
     }
+    prompt.row = 0;
+}
+
+/// Moves within the list of actions, round and round.
+fn choose(ui: &mut Ui, status: &Status, by: isize) {
+    let entries = palette::entries(ui, status.mode == Mode::Replay);
+    if let Some(prompt) = &mut ui.prompt {
+        let len = entries.len().max(1);
+        prompt.row = prompt.row.wrapping_add_signed(by + len as isize) % len;
+    }
+}
+
+/// Runs the chosen action, on the screen that has it.
+fn run(ui: &mut Ui, snapshot: &Snapshot, status: &Status) -> Vec<Effect> {
+    let entries = palette::entries(ui, status.mode == Mode::Replay);
+    let row = ui.prompt.take().map_or(0, |prompt| prompt.row);
+    let Some(entry) = entries.get(row) else {
+        ui.message = Some("no action is called so; ? lists all".to_owned());
+        return Vec::new();
+    };
+    let mut effects = match entry.screen {
+        Some(screen) => go(ui, snapshot, screen),
+        None => Vec::new(),
+    };
+    effects.extend(update(ui, snapshot, status, entry.action));
+    effects
 }
 
 fn accept(ui: &mut Ui) {
-    let Some(Prompt { asked, text }) = ui.prompt.take() else {
+    let Some(Prompt { asked, text, .. }) = ui.prompt.take() else {
         return;
     };
     match asked {
@@ -352,11 +385,16 @@ fn accept(ui: &mut Ui) {
         Asked::Search if text.is_empty() => ui.log.pattern = None,
         Asked::Search => log::search(ui, &text),
         Asked::Only | Asked::Without => log::filter(ui, asked, &text),
+        Asked::Action => {}
     }
 }
 
 fn ask(ui: &mut Ui, asked: Asked, text: String) {
-    ui.prompt = Some(Prompt { asked, text });
+    ui.prompt = Some(Prompt {
+        asked,
+        text,
+        row: 0,
+    });
 }
 
 fn pattern_text(pattern: Option<&regex::Regex>) -> String {
@@ -463,27 +501,6 @@ fn copy(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
             Vec::new()
         }
     }
-}
-
-fn speed(status: &Status, factor: f64) -> Vec<Effect> {
-    status
-        .playback
-        .iter()
-        .map(|p| Effect::Speed(p.speed * factor))
-        .collect()
-}
-
-fn seek(status: &Status, by: isize) -> Vec<Effect> {
-    let Some(playback) = &status.playback else {
-        return Vec::new();
-    };
-    let leap = playback.length / 20;
-    let to = if by < 0 {
-        playback.at.saturating_sub(leap)
-    } else {
-        playback.at + leap
-    };
-    vec![Effect::Seek(to.min(playback.length))]
 }
 
 /// A row moved by some rows, within a list.

@@ -13,13 +13,17 @@ use crate::views::words;
 use super::keymap;
 use super::screen::{self, Screen};
 use super::theme::Tone;
-use super::ui::Ui;
+use super::ui::{Asked, Ui};
 use super::widget::header::Header;
-use super::widget::overlay;
 use super::widget::pen::Pen;
+use super::widget::timebar;
+use super::widget::{overlay, palette};
 
 /// The smallest terminal in which the screens make sense.
 const SMALLEST: (u16, u16) = (40, 10);
+
+/// Rows of a terminal in which the bar of time has room.
+const WITH_TIME: u16 = 24;
 
 /// All that a screen needs to be drawn.
 #[derive(Clone, Copy)]
@@ -58,11 +62,20 @@ pub fn render(ui: &Ui, snapshot: &Snapshot, status: &Status, area: Rect, buf: &m
     // Blank rows keep tabs and footer apart where there is room for them.
     let gap = u16::from(area.height > 14);
     let end = u16::from(area.height > 30);
-    let body = Rect {
+    let mut body = Rect {
         y: area.y + 2 + gap,
         height: area.height - 3 - gap - end,
         ..area
     };
+    if let Some(timeline) = status
+        .timeline
+        .as_ref()
+        .filter(|_| area.height >= WITH_TIME)
+    {
+        body.height -= 1;
+        let at = status.playback.map(|p| p.at);
+        timebar::render(timeline, at, ui.theme, row(area.height - 2), buf);
+    }
     if ui.help {
         screen::help::Help(scene).render(body, buf);
         return;
@@ -70,6 +83,9 @@ pub fn render(ui: &Ui, snapshot: &Snapshot, status: &Status, area: Rect, buf: &m
     body_of(scene, body, buf);
     if let Some(task) = ui.task.as_ref().filter(|task| !task.hidden) {
         overlay::render(task, ui.theme, body, buf);
+    }
+    if ui.asks(Asked::Action) {
+        palette::render(scene, body, buf);
     }
 }
 

@@ -4,4 +4,6 @@ pub(super) mod finding;
 pub(super) mod grid;
 pub(super) mod header;
 pub(super) mod overlay;
+pub(super) mod palette;
 pub(super) mod pen;
+pub(super) mod timebar;

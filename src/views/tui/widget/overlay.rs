@@ -34,7 +34,7 @@ pub(in crate::views::tui) fn render(task: &TaskView, theme: Theme, area: Rect, b
         height,
     };
     Clear.render(frame, buf);
-    border(task, theme, frame, buf);
+    border(&task.title(), theme, frame, buf);
     let inner = Rect {
         x: frame.x + FRAME.0 / 2,
         y: frame.y + 1,
@@ -63,7 +63,8 @@ pub(in crate::views::tui) fn render(task: &TaskView, theme: Theme, area: Rect, b
     }
 }
 
-fn border(task: &TaskView, theme: Theme, frame: Rect, buf: &mut Buffer) {
+/// Draws a frame with a title in its upper edge.
+pub(super) fn border(title: &str, theme: Theme, frame: Rect, buf: &mut Buffer) {
     let [corners, flat, upright] = theme.glyphs.pick(["┌┐└┘", "─", "│"], ["++++", "-", "|"]);
     let corner = |at: usize| corners.chars().nth(at).unwrap_or(' ');
     let across = flat.repeat(usize::from(frame.width.saturating_sub(2)));
@@ -86,11 +87,11 @@ fn border(task: &TaskView, theme: Theme, frame: Rect, buf: &mut Buffer) {
         };
         pen.put(Tone::Plain, &format!("{left}{across}{right}"));
     }
-    let title = Rect {
+    let edge = Rect {
         x: frame.x + 2,
         height: 1,
         width: frame.width.saturating_sub(4),
         ..frame
     };
-    Pen::new(buf, title, theme).put(Tone::Strong, &format!(" {} ", task.title()));
+    Pen::new(buf, edge, theme).put(Tone::Strong, &format!(" {title} "));
 }

@@ -1,0 +1,85 @@
+//! All that can be done, from the key table: `:` lists it, and what is typed narrows the list.
+
+use super::keymap::{self, Action, Binding, Context, Here, KEYMAP, Key};
+use super::screen::Screen;
+use super::ui::Ui;
+
+/// One row of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The keys that do it, as text.
+    pub keys: String,
+    /// What it does; what only another screen does begins with the name of that screen.
+    pub text: String,
+    /// The screen to go to first, if it is another one.
+    pub screen: Option<Screen>,
+    /// What to do.
+    pub action: Action,
+}
+
+/// What can be done here, the most special first, and then what other screens can do; only where all
+/// typed words are found.
+#[must_use]
+pub fn entries(ui: &Ui, replay: bool) -> Vec<Entry> {
+    let here = Here {
+        screen: ui.screen,
+        prompt: false,
+        overlay: false,
+        replay,
+    };
+    let typed = ui.prompt.as_ref().map_or("", |prompt| prompt.text.as_str());
+    let words: Vec<String> = typed.split_whitespace().map(str::to_lowercase).collect();
+    let found = |(binding, entry): &(&Binding, Entry)| {
+        let text = format!("{} {}", entry.text, binding.footer).to_lowercase();
+        words.iter().all(|word| text.contains(word))
+    };
+    all(here)
+        .into_iter()
+        .filter(found)
+        .map(|(_, e)| e)
+        .collect()
+}
+
+fn all(here: Here) -> Vec<(&'static Binding, Entry)> {
+    let mut listed: Vec<(&Binding, Entry)> = Vec::new();
+    let mut taken: Vec<Key> = Vec::new();
+    let of = |context: Context| {
+        let bindings = KEYMAP.iter().filter(move |b| b.context == context);
+        bindings.filter(|b| b.action != Action::Palette)
+    };
+    for context in Context::ALL.into_iter().filter(|c| c.holds(here)) {
+        let before = taken.clone();
+        for binding in of(context) {
+            // A key that a more special context took means something else here.
+            let keys = binding.keys.iter().filter(|key| !before.contains(key));
+            let keys: Vec<Key> = keys.copied().collect();
+            taken.extend(&keys);
+            if !keys.is_empty() {
+                listed.push((binding, entry(binding, &keys, None)));
+            }
+        }
+    }
+    for screen in Screen::ALL.into_iter().filter(|s| *s != here.screen) {
+        for binding in of(Context::On(screen)) {
+            let same = |(other, _): &(&Binding, Entry)| {
+                (other.action, other.help) == (binding.action, binding.help)
+            };
+            if !listed.iter().any(same) {
+                listed.push((binding, entry(binding, binding.keys, Some(screen))));
+            }
+        }
+    }
+    listed
+}
+
+fn entry(binding: &Binding, keys: &[Key], screen: Option<Screen>) -> Entry {
+    Entry {
+        keys: keymap::list(keys),
+        text: match screen {
+            Some(screen) => format!("{}: {}", screen.title(), binding.help),
+            None => binding.help.to_owned(),
+        },
+        screen,
+        action: binding.action,
+    }
+}

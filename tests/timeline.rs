@@ -1,0 +1,267 @@
+//! The bar of time: what a replay finds out about itself beforehand, how that looks, and jumping to it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use unhang::app::demo::{CASES, Case};
+use unhang::app::handle::{Axis, Handle, Mode, Playback, Status};
+use unhang::app::replay::{self, Start};
+use unhang::app::timeline::{Mark, Timeline};
+use unhang::app::watch::{self, Plan};
+use unhang::engine::snapshot::Snapshot;
+use unhang::engine::vocab::Role;
+use unhang::views::escape::Glyphs;
+use unhang::views::tui::theme::{Colors, Theme};
+use unhang::views::tui::update::Effect;
+
+#[path = "support/played.rs"]
+mod played;
+#[path = "support/screens.rs"]
+mod screens;
+
+use played::{Bench, engine};
+
+/// Waits until the handle shows it.
+fn wait(handle: &Handle, what: &str, is: impl Fn(&Status, &Snapshot) -> bool) {
+    let mut seen = 0;
+    for _ in 0..600 {
+        if is(&handle.status(), &handle.snapshot()) {
+            return;
+        }
+        seen = handle.wait_for_change(seen, Duration::from_millis(100));
+    }
+    panic!("waited for {what}: {:?}", handle.status());
+}
+
+/// Where a recorded failure shows what.
+fn looked_through(case: &Case) -> (replay::Replay, Arc<Timeline>) {
+    let replay = replay::start(case.script().unwrap(), engine, Start::default()).unwrap();
+    let handle = replay.handle();
+    handle.pause();
+    wait(&handle, "the whole timeline", |status, _| {
+        status.timeline.as_ref().is_some_and(|t| t.known() >= 1.0)
+    });
+    let timeline = handle.status().timeline.unwrap();
+    (replay, timeline)
+}
+
+fn has_cause(snapshot: &Snapshot, mark: &Mark) -> bool {
+    let mut findings = snapshot.findings.iter();
+    findings.any(|f| f.role == Role::Cause && f.id == mark.id)
+}
+
+#[test]
+fn at_the_first_sign_the_cause_is_there_and_before_it_is_not() {
+    for case in CASES {
+        let (replay, timeline) = looked_through(case);
+        let handle = replay.handle();
+        let jump = |to| {
+            handle.seek(to);
+            wait(&handle, "the jump", |status, _| {
+                let playback = status.playback.unwrap();
+                !playback.seeking && playback.at == to
+            });
+            handle.snapshot()
+        };
+        let first = timeline.first_sign().unwrap().clone();
+        assert!(!first.symptom, "{}: {first:?}", case.name);
+        assert!(has_cause(&jump(first.at), &first), "{}", case.name);
+        // A part of the time is as exact as it is told.
+        let earlier = first.at.saturating_sub(timeline.length / 256);
+        if earlier > Duration::ZERO {
+            assert!(!has_cause(&jump(earlier), &first), "{}", case.name);
+        }
+        let last = jump(timeline.length);
+        assert!(has_cause(&last, &first), "{}: it still stands", case.name);
+        assert_eq!(
+            timeline.lines.iter().sum::<u64>(),
+            last.inputs.lines,
+            "{}: all lines are counted",
+            case.name
+        );
+        let _ended = replay.finish();
+    }
+}
+
+#[test]
+fn looking_through_gives_the_same_every_time() {
+    let (first, second) = (looked_through(&CASES[0]), looked_through(&CASES[0]));
+    assert_eq!(first.1, second.1);
+    let _ended = (first.0.finish(), second.0.finish());
+}
+
+impl Bench {
+    fn in_time(timeline: Timeline) -> Self {
+        let mut bench = Self::new("rank-killed-16");
+        bench.status = Status::new(Mode::Replay);
+        bench.status.playback = Some(Playback {
+            axis: timeline.axis,
+            at: timeline.length / 2,
+            length: timeline.length,
+            speed: 1.0,
+            seeking: false,
+        });
+        bench.status.timeline = Some(Arc::new(timeline));
+        bench
+    }
+
+    /// The row above the footer, and its look.
+    fn bar(&mut self, width: u16, colors: Colors, glyphs: Glyphs) -> String {
+        self.ui.theme = Theme { colors, glyphs };
+        let buf = self.draw((width, 24));
+        let row = |text: String| text.lines().nth(22).unwrap_or_default().to_owned();
+        format!(
+            "{}\n{}\n",
+            row(screens::plain(&buf)),
+            row(screens::styled(&buf))
+        )
+    }
+}
+
+fn mark(at: u64, symptom: bool, id: &str) -> Mark {
+    Mark {
+        at: Duration::from_secs(at),
+        symptom,
+        id: id.to_owned(),
+        title: format!("what {id} says"),
+    }
+}
+
+/// What a watch shows of a job that is written while it looks.
+#[test]
+fn a_watch_shows_when_lines_came_and_findings_came_up() {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/cases/iface-docker-16");
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        paths: vec![folder.path().to_owned()],
+        no_gpu: true,
+        ..Plan::default()
+    };
+    let watch = watch::start(&plan, engine()).unwrap();
+    let handle = watch.handle();
+    wait(&handle, "time to pass", |status, _| {
+        status
+            .timeline
+            .as_ref()
+            .is_some_and(|t| t.length > Duration::ZERO)
+    });
+    let mut lines = 0;
+    for file in fs::read_dir(case).unwrap() {
+        let file = file.unwrap();
+        if file.path().extension().is_none_or(|end| end != "log") {
+            continue;
+        }
+        let text = fs::read(file.path()).unwrap();
+        lines += text.iter().filter(|b| **b == b'\n').count() as u64;
+        fs::write(folder.path().join(file.file_name()), text).unwrap();
+    }
+    wait(&handle, "the first sign", |status, _| {
+        let timeline = status.timeline.as_ref().unwrap();
+        let sign = timeline.first_sign().is_some_and(|mark| !mark.symptom);
+        sign && timeline.lines.iter().sum::<u64>() == lines
+    });
+    let timeline = handle.status().timeline.unwrap();
+    assert!(timeline.first_sign().unwrap().at <= timeline.length);
+    assert_eq!(timeline.axis, Axis::Recorded);
+    let _ended = watch.finish();
+}
+
+/// A loud start, steps, a fault and silence.
+fn timeline(axis: Axis) -> Timeline {
+    let mut timeline = Timeline::new(axis, Duration::from_secs(200));
+    timeline.lines = (0..512)
+        .map(|part| match part {
+            0..40 => 1_000,
+            40..300 => 20 + part % 60,
+            300..320 => 300,
+            _ => 0,
+        })
+        .collect();
+    timeline.marks = vec![
+        mark(60, true, "COL001"),
+        mark(118, false, "PRC001"),
+        mark(118, true, "NET009"),
+        mark(121, true, "NET010"),
+    ];
+    timeline.whole = true;
+    timeline
+}
+
+#[test]
+fn the_bar_looks_like_this() {
+    let mut out = String::new();
+    for axis in [Axis::Recorded, Axis::Bytes] {
+        let mut bench = Bench::in_time(timeline(axis));
+        for width in [80, 120, 200] {
+            for (colors, glyphs) in [
+                (Colors::Dark, Glyphs::Unicode),
+                (Colors::Mono, Glyphs::Unicode),
+                (Colors::Mono, Glyphs::Ascii),
+            ] {
+                out += &bench.bar(width, colors, glyphs);
+            }
+        }
+    }
+    let mut early = timeline(Axis::Recorded);
+    early.lines.truncate(100);
+    early.marks.clear();
+    early.whole = false;
+    out += &Bench::in_time(early).bar(120, Colors::Dark, Glyphs::Unicode);
+    let mut healthy = timeline(Axis::Bytes);
+    healthy.marks.clear();
+    out += &Bench::in_time(healthy).bar(120, Colors::Dark, Glyphs::Unicode);
+    // A watch is at the end, which is now.
+    let mut watched = Bench::in_time(timeline(Axis::Recorded));
+    watched.status.playback = None;
+    out += &watched.bar(120, Colors::Dark, Glyphs::Unicode);
+    insta::assert_snapshot!("bar", out);
+}
+
+#[test]
+fn a_replay_with_its_bar_looks_like_this() {
+    let mut bench = Bench::in_time(timeline(Axis::Recorded));
+    for size in [(80, 24), (120, 40), (200, 50)] {
+        let name = format!("replay_{}x{}", size.0, size.1);
+        insta::assert_snapshot!(name, screens::plain(&bench.draw(size)));
+    }
+    let low = screens::plain(&bench.draw((80, 23)));
+    assert!(!low.contains("by time"), "no room for it:\n{low}");
+}
+
+#[test]
+fn keys_jump_to_findings_and_stop_there() {
+    let seek = |at| Effect::Seek(Duration::from_secs(at));
+    let mut bench = Bench::in_time(timeline(Axis::Recorded));
+    assert_eq!(bench.press("!"), [Effect::Pause, seek(118)]);
+    let said = bench.ui.message.clone();
+    assert_eq!(said.as_deref(), Some("first sign: PRC001 what PRC001 says"));
+    assert_eq!(bench.ui.findings.id.as_deref(), Some("PRC001"));
+    bench.status.paused = true;
+    assert_eq!(bench.press(">"), [seek(118)]);
+    assert_eq!(bench.press("<"), [seek(60)]);
+    let mut playback = bench.status.playback.unwrap();
+    playback.at = Duration::from_secs(118);
+    bench.status.playback = Some(playback);
+    assert_eq!(bench.press(">"), [seek(121)]);
+    playback.at = Duration::from_secs(121);
+    bench.status.playback = Some(playback);
+    assert_eq!(bench.press(">"), []);
+    let said = bench.ui.message.clone();
+    assert_eq!(said.as_deref(), Some("no finding comes up after this"));
+
+    let mut early = timeline(Axis::Recorded);
+    early.lines.truncate(128);
+    early.marks.clear();
+    early.whole = false;
+    let mut bench = Bench::in_time(early);
+    assert_eq!(bench.press("!"), []);
+    let said = bench.ui.message.clone();
+    assert_eq!(
+        said.as_deref(),
+        Some("nothing wrong was found; 25% was looked through so far")
+    );
+}
