@@ -10,6 +10,7 @@
 pub mod ab;
 pub mod check;
 pub mod child;
+pub mod conclude;
 pub mod dry;
 pub mod launcher;
 pub mod links;
@@ -21,3 +22,4 @@ pub mod protocol;
 pub mod remains;
 pub mod run;
 pub mod team;
+pub mod tuning;

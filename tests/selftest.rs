@@ -109,6 +109,20 @@ fn a_step_that_hangs_is_named_with_its_rank() {
         assert_eq!(code, Some(10), "{fault}: {json:#}");
         assert!(said.contains(call), "{fault}: {said}");
         assert!(said.contains(&rank.to_string()), "{fault}: {said}");
+        let step = [
+            "device alone",
+            "unique id",
+            "communicator",
+            "first all-reduce",
+        ]
+        .into_iter()
+        .find(|step| json["at"]["step"] == *step);
+        assert!(step.is_some(), "{fault}: {json:#}");
+        // Nobody else is named where one rank alone can be at fault.
+        if matches!(fault, "hang-driver" | "hang-id") {
+            assert_eq!(json["at"]["ranks"], serde_json::json!([rank]), "{json:#}");
+        }
+        assert_eq!(json["conclusion"]["name"], "stuck", "{json:#}");
         // The patience, and not much more on a slow machine.
         assert!(started.elapsed() < Duration::from_secs(30), "{fault}");
     }
@@ -116,13 +130,21 @@ fn a_step_that_hangs_is_named_with_its_rank() {
 
 #[test]
 fn a_stopped_child_is_called_stopped() {
-    for step in ["init", "correctness"] {
+    for step in ["load", "device", "unique-id", "init", "correctness"] {
         let plant = format!("1:{step}:stop");
         let (code, json) =
             Test::new(&["--ranks-per-gpu", "2", "--timeout", "6s", "--plant", &plant]).json();
         let said = json["fault"].as_str().unwrap_or_default();
         assert_eq!(code, Some(10), "{json:#}");
         assert!(said.contains("stopped (state T): rank 1"), "{said}");
+        assert_eq!(json["finding"]["rule"], "PROC001", "{step}: {json:#}");
+        assert!(
+            json["finding"]["title"]
+                .as_str()
+                .unwrap()
+                .contains("rank 1"),
+            "{json:#}"
+        );
     }
 }
 
@@ -136,28 +158,60 @@ fn errors_end_in_words_and_a_finding() {
     assert!(said.contains("no socket interface found"), "{said}");
     assert_eq!(json["finding"]["class"], "wrong-interface", "{json:#}");
 
-    for (fault, words) in [
-        ("error-802", "system not yet initialized"),
-        ("memory-full", "out of memory"),
-        ("crash-init", "by signal 6"),
+    for (fault, words, rule) in [
+        ("error-802", "system not yet initialized", "CUDA001"),
+        ("memory-full", "out of memory", "CUDA005"),
+        ("crash-init", "by signal 6", "DIED001"),
     ] {
         let setting = format!("UNHANG_STANDIN={fault}");
         let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--env", &setting]).json();
         let said = json["fault"].as_str().unwrap_or_default();
         assert_eq!(code, Some(10), "{json:#}");
         assert!(said.contains(words), "{fault}: {said}");
+        assert_eq!(json["finding"]["rule"], rule, "{json:#}");
+    }
+}
+
+#[test]
+fn a_gpu_whose_memory_is_wrong_is_named() {
+    for (fault, words) in [
+        ("bad-memory", "was written: byte 4096"),
+        ("bad-memset", "the GPU itself set: byte 4096"),
+    ] {
+        let setting = format!("1:UNHANG_STANDIN={fault}");
+        let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--env", &setting]).json();
+        let said = json["fault"].as_str().unwrap_or_default();
+        assert_eq!(code, Some(10), "{json:#}");
+        assert!(
+            said.starts_with("rank 1 failed in step device alone"),
+            "{said}"
+        );
+        assert!(said.contains(words), "{said}");
+        assert_eq!(json["conclusion"]["name"], "gpu-memory-wrong", "{json:#}");
+        assert_eq!(json["conclusion"]["ranks"], serde_json::json!([1]));
     }
 }
 
 #[test]
 fn a_killed_rank_is_the_cause_and_not_the_one_that_waits() {
-    let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--plant", "1:correctness:kill"]).json();
-    let said = json["fault"].as_str().unwrap_or_default();
-    assert_eq!(code, Some(10));
-    assert!(
-        said.starts_with("rank 1: its process ended by signal 9"),
-        "{said}"
-    );
+    for step in ["load", "device", "unique-id", "init", "correctness"] {
+        let plant = format!("1:{step}:kill");
+        let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--plant", &plant]).json();
+        let said = json["fault"].as_str().unwrap_or_default();
+        assert_eq!(code, Some(10));
+        assert!(
+            said.starts_with("rank 1: its process ended by signal 9"),
+            "{said}"
+        );
+        assert_eq!(json["finding"]["rule"], "DIED001", "{step}: {json:#}");
+        assert!(
+            json["finding"]["title"]
+                .as_str()
+                .unwrap()
+                .contains("rank 1"),
+            "{json:#}"
+        );
+    }
 }
 
 #[test]
@@ -175,6 +229,57 @@ fn a_wrong_sum_is_found() {
         wrong.iter().any(|name| name == "all-reduce sum int32"),
         "{json:#}"
     );
+    let conclusion = &json["conclusion"];
+    assert_eq!(conclusion["name"], "wrong-data", "{json:#}");
+    assert_eq!(conclusion["ranks"], serde_json::json!([0]));
+    // What is passed on arrives right: no link is accused.
+    assert_eq!(conclusion["links"], serde_json::json!([]));
+    let title = conclusion["title"].as_str().unwrap();
+    assert!(
+        title.contains("rank 0 alone") && title.contains("GPU 0"),
+        "{title}"
+    );
+}
+
+#[test]
+fn data_that_is_changed_on_its_way_names_the_link() {
+    let args = [
+        "--ranks-per-gpu",
+        "3",
+        "--env",
+        "1:UNHANG_STANDIN=wrong-wire",
+    ];
+    let (code, json) = Test::new(&[&args[..], &["--ops", "send-recv"]].concat()).json();
+    assert_eq!(code, Some(10));
+    let conclusion = &json["conclusion"];
+    assert_eq!(conclusion["links"], serde_json::json!([[0, 1]]), "{json:#}");
+    let title = conclusion["title"].as_str().unwrap();
+    assert!(title.contains("from rank 0 to rank 1"), "{title}");
+    assert!(title.contains("over NET/Socket"), "{title}");
+    let text = Test::new(&args).run();
+    let text = String::from_utf8(text.stdout).unwrap();
+    let said = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("data is changed on the link"), "{text}");
+}
+
+#[test]
+fn the_algorithm_of_a_size_is_told_where_nccl_tells() {
+    for (fault, algorithm, protocol, shown) in [
+        ("none", Some("Ring"), Some("Simple"), "Ring/Simple"),
+        ("old-tuning", Some("Tree"), Some("LL128"), "Tree/LL128"),
+        ("no-tuning", None, None, "unknown"),
+    ] {
+        let setting = format!("UNHANG_STANDIN={fault}");
+        let args = ["--ranks-per-gpu", "2", "--env", &setting];
+        let (code, json) = Test::new(&args).json();
+        assert_eq!(code, Some(0), "{json:#}");
+        for timed in json["bandwidth"].as_array().unwrap() {
+            assert_eq!(timed["algorithm"].as_str(), algorithm, "{json:#}");
+            assert_eq!(timed["protocol"].as_str(), protocol, "{json:#}");
+        }
+        let text = String::from_utf8(Test::new(&args).run().stdout).unwrap();
+        assert!(text.contains(shown), "{text}");
+    }
 }
 
 #[test]
@@ -197,8 +302,22 @@ fn a_missing_or_broken_library_is_told() {
     let (code, json) = test.json();
     let said = json["fault"].as_str().unwrap_or_default();
     assert_eq!(code, Some(10));
-    // Without the stand-in for it the driver is missing first.
     assert!(said.contains("cannot be loaded"), "{said}");
+    assert_eq!(json["conclusion"]["name"], "not-loaded", "{json:#}");
+    if said.contains("libcuda") {
+        // Without the stand-in for it the driver is missing first.
+        let mut test = Test::new(&["--ranks-per-gpu", "2"]);
+        test.command.args(["--nccl", broken.to_str().unwrap()]);
+        let (code, json) = test.json();
+        let said = json["fault"].as_str().unwrap_or_default();
+        assert_eq!(code, Some(10));
+        assert!(said.contains(broken.to_str().unwrap()), "{said}");
+        assert!(said.contains("file too short"), "{said}");
+        let fix = json["conclusion"]["fix"].as_str().unwrap();
+        for way in ["pip install", "--nccl PATH", "LD_LIBRARY_PATH"] {
+            assert!(fix.contains(way), "{fix}");
+        }
+    }
     let missing = folder.path().join("none.so");
     let mut test = Test::new(&[]);
     test.command.args(["--nccl", missing.to_str().unwrap()]);
@@ -212,8 +331,15 @@ fn a_change_is_proven_or_not() {
         let mut all = vec!["--ranks-per-gpu", "2", "--repeats", "2", "--timeout", "15s"];
         all.extend(args);
         let (code, json) = Test::new(&all).json();
+        assert!(
+            json["proves"].as_str().unwrap().contains("not P2P"),
+            "{json:#}"
+        );
         (code, json["answer"].as_str().unwrap_or_default().to_owned())
     };
+    let shown = Test::new(&["--ranks-per-gpu", "2", "--repeats", "1", "--ab", "OTHER=1"]).run();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("ranks share a GPU"), "{shown}");
     let cures = ab(&[
         "--env",
         "UNHANG_STANDIN=fail-init",

@@ -285,6 +285,9 @@ impl Session<'_> {
                 }
             };
         }
+        if text && shared(plan) {
+            output::print(&view::note(view::SHARED_GPU, self.common.glyphs()))?;
+        }
         let (mut a, mut b, mut unloaded) = (Side::default(), Side::default(), 0);
         for repeat in 1..=self.args.repeats {
             for (side, plan, name) in [(&mut a, &without, "without"), (&mut b, &with, "with")] {
@@ -328,7 +331,7 @@ impl Session<'_> {
         } else if text {
             view::ab(answer, &a, &b, self.common.glyphs())
         } else {
-            view::ab_json(answer, &a, &b)
+            view::ab_json(answer, &a, &b, plan.world, shared(plan))
         })?;
         Ok(match answer {
             _ if plan.world < 2 => exit::UNKNOWN,
