@@ -17,6 +17,7 @@ pub mod links;
 pub mod many;
 mod nccl;
 pub mod outcome;
+pub mod pairs;
 pub mod plan;
 pub mod protocol;
 pub mod remains;

@@ -45,6 +45,17 @@ pub struct Clash {
     pub packages: Vec<String>,
 }
 
+/// A package that torch was built with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pin {
+    /// Its name.
+    pub name: String,
+    /// The version that torch asks for.
+    pub wanted: String,
+    /// The version that torch would load: of its own folder, else the first in Python's order.
+    pub installed: Option<String>,
+}
+
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Libraries {
@@ -54,6 +65,8 @@ pub struct Libraries {
     pub packages: Vec<Package>,
     /// Files of two packages.
     pub clashes: Vec<Clash>,
+    /// NVIDIA's packages that torch asks for in one version, and what is there.
+    pub pins: Vec<Pin>,
     /// Whether a process was asked about that has not loaded libnccl.
     pub not_loaded: bool,
 }
@@ -148,6 +161,10 @@ pub fn libraries(host: &Host) -> Libraries {
         }
     }
     found.clashes = clashes(&folders);
+    found.pins = found
+        .package("torch")
+        .map(|torch| pins(torch, &folders))
+        .unwrap_or_default();
     found.nccl = nccl;
     found
 }
@@ -274,6 +291,32 @@ fn package(text: &str, folder: &Path) -> Option<Package> {
         folder: folder.to_owned(),
         needs: needs.collect(),
     })
+}
+
+/// What torch asks for of NVIDIA's packages, and what is installed, by the names of the folders of metadata:
+/// `nvidia_cudnn_cu12-9.10.2.21.dist-info`.
+fn pins(torch: &Package, folders: &[PathBuf]) -> Vec<Pin> {
+    let own = folders.iter().filter(|folder| **folder == torch.folder);
+    let others = folders.iter().filter(|folder| **folder != torch.folder);
+    let mut installed: BTreeMap<String, String> = BTreeMap::new();
+    for folder in own.chain(others) {
+        for entry in host::list(folder) {
+            let stem = entry.strip_suffix(".dist-info");
+            if let Some((name, version)) = stem.and_then(|stem| stem.rsplit_once('-')) {
+                let first = installed.entry(normal(name));
+                first.or_insert_with(|| version.to_owned());
+            }
+        }
+    }
+    torch
+        .needs
+        .iter()
+        .map(|(name, wanted)| Pin {
+            name: name.clone(),
+            wanted: wanted.clone(),
+            installed: installed.get(name).cloned(),
+        })
+        .collect()
 }
 
 /// Shared libraries that two of NVIDIA's packages in one folder both list in their RECORD.

@@ -8,10 +8,12 @@ use super::escape::{Glyphs, harmless};
 use super::words;
 use crate::engine::finding::Finding;
 use crate::engine::vocab::{Class, Role, Severity, State};
+use crate::engine::witness::Witness;
 use crate::selftest::ab::{Answer, Side};
 use crate::selftest::conclude;
 use crate::selftest::links::{self, Judged, Standing};
 use crate::selftest::outcome::{Ended, Fault, Outcome, Verdict};
+use crate::selftest::pairs::Bad;
 use crate::selftest::plan::Op;
 use crate::selftest::protocol::Step;
 use crate::selftest::tuning::Chosen;
@@ -133,7 +135,12 @@ pub fn explanation(outcome: &Outcome) -> Option<&Finding> {
         outcome.fault,
         Some(Fault::Failed { .. } | Fault::Ended { .. })
     );
-    let explains = |f: &&Finding| !(known && f.class == Class::MissingRank);
+    // Nor does it where the step that hangs comes before all waiting; the state of the process may.
+    let early = matches!(outcome.fault, Some(Fault::Stuck { step, .. }) if step < Step::Init);
+    let explains = |f: &&Finding| {
+        let seen = early && f.witnesses.contains(&Witness::Process);
+        f.class != Class::MissingRank || seen || !(known || early)
+    };
     let lead = snapshot
         .verdict
         .finding
@@ -158,7 +165,8 @@ pub fn text(outcome: &Outcome, shared: bool, glyphs: Glyphs) -> String {
     }
     for (what, rank, element, got, expected) in outcome.wrong.iter().take(8) {
         line(&format!(
-            "  WRONG {what}: rank {rank}, element {element} is {got}, not {expected}"
+            "  WRONG {what}: rank {rank}, element {element} is {}, not {expected}",
+            number(*got)
         ));
     }
     if !outcome.timed.is_empty() {
@@ -294,6 +302,15 @@ pub fn judgement(judged: &Judged) -> String {
     text
 }
 
+/// A number that may be anything.
+fn number(value: f64) -> String {
+    if value == 0.0 || (1e-3..1e9).contains(&value.abs()) {
+        value.to_string()
+    } else {
+        format!("{value:.3e}")
+    }
+}
+
 fn micros(seconds: f64) -> String {
     if seconds < 0.01 {
         format!("{:.1} us", seconds * 1e6)
@@ -334,16 +351,34 @@ pub fn row(name: &str, outcome: &Outcome, glyphs: Glyphs) -> String {
     let what = match (&outcome.fault, outcome.best(Op::AllReduce)) {
         (Some(reason), _) => format!("FAILED {}", fault(reason)),
         (None, Some((_, busbw))) => {
+            let via = outcome.paths.join(", ");
+            let judged = links::judge(outcome);
+            let judged = judged.map(|judged| match judged.standing {
+                Standing::AsExpected => "  as expected".to_owned(),
+                Standing::Low | Standing::WorsePath => format!("  {}", judgement(&judged)),
+                Standing::Unknown => String::new(),
+            });
             format!(
-                "passed  busbw {:>10}  via {}",
+                "passed  busbw {:>10}  via {via}{}",
                 rate(busbw),
-                outcome.paths.join(", ")
+                judged.unwrap_or_default()
             )
         }
         (None, None) => "passed".to_owned(),
     };
     let mut out = String::new();
     wrap(&mut out, &harmless(&format!("  {name:<18} {what}"), glyphs));
+    out
+}
+
+/// What the runs of all pairs say together.
+#[must_use]
+pub fn pairs(bad: &Bad, glyphs: Glyphs) -> String {
+    let mut out = String::new();
+    wrap(
+        &mut out,
+        &harmless(&format!("PAIRS: {}", bad.words), glyphs),
+    );
     out
 }
 

@@ -7,6 +7,7 @@ use crate::selftest::ab::{Answer, Side};
 use crate::selftest::conclude::{self, Conclusion};
 use crate::selftest::links::{self, Judged};
 use crate::selftest::outcome::{Fault, Outcome, Verdict};
+use crate::selftest::pairs::Bad;
 use crate::selftest::plan::Op;
 use crate::selftest::protocol::Step;
 
@@ -230,9 +231,9 @@ pub fn json(outcome: &Outcome, shared: bool) -> String {
     text
 }
 
-/// Several runs for programs.
+/// Several runs for programs; `bad` is what the runs of all pairs say together.
 #[must_use]
-pub fn series_json(outcomes: &[(String, bool, Outcome)]) -> String {
+pub fn series_json(outcomes: &[(String, bool, Outcome)], bad: Option<&Bad>) -> String {
     let runs: Vec<serde_json::Value> = outcomes
         .iter()
         .map(|(name, shared, outcome)| {
@@ -241,8 +242,11 @@ pub fn series_json(outcomes: &[(String, bool, Outcome)]) -> String {
             serde_json::json!({ "name": name, "run": run })
         })
         .collect();
-    let mut text = serde_json::to_string_pretty(&serde_json::json!({ "schema": 1, "runs": runs }))
-        .expect("runs are plain data");
+    let mut all = serde_json::json!({ "schema": 1, "runs": runs });
+    if let Some(bad) = bad {
+        all["bad"] = serde_json::json!(bad);
+    }
+    let mut text = serde_json::to_string_pretty(&all).expect("runs are plain data");
     text.push('\n');
     text
 }
