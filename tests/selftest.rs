@@ -30,15 +30,17 @@ impl Test {
             } else {
                 &["--gpus", "0"][..]
             })
-            .arg("--nccl")
-            .arg(STANDINS.path())
             .args(args)
             .env("LD_LIBRARY_PATH", STANDINS.path())
             .env("TMPDIR", folder.path())
             .env("UNHANG_STANDIN_DIR", folder.path())
             .env_remove("CUDA_VISIBLE_DEVICES")
             .env_remove("RANK")
+            .env_remove("PYTHONPATH")
             .stdin(Stdio::null());
+        if !args.contains(&"--like") {
+            command.arg("--nccl").arg(STANDINS.path());
+        }
         Self {
             command,
             _folder: folder,
@@ -83,6 +85,34 @@ fn all_steps_pass_and_every_operation_is_right() {
         assert_eq!(json["ranks"][1]["facts"]["nccl"], "2.28.9");
         assert!(!json["bandwidth"].as_array().unwrap().is_empty());
     }
+}
+
+#[test]
+fn every_field_is_documented() {
+    let page = include_str!("../docs/json.md");
+    let (_, page) = page.split_once("## `unhang selftest").unwrap();
+    let check = |value: &Value, path: &str| {
+        for key in value.as_object().unwrap().keys() {
+            assert!(page.contains(&format!("`{key}`")), "{path}{key}");
+        }
+    };
+    let args = ["--ranks-per-gpu", "2"];
+    let (_, passed) = Test::new(&args).json();
+    check(&passed, "");
+    check(&passed["bandwidth"][0], "bandwidth.");
+    check(&passed["ranks"][0], "ranks.");
+    let fails = [&args[..], &["--env", "UNHANG_STANDIN=wrong-sum"]].concat();
+    let (_, failed) = Test::new(&fails).json();
+    check(&failed["at"], "at.");
+    check(&failed["conclusion"], "conclusion.");
+    let mut pairs = Test::new(&["--pairs", "--gpus", "0-1"]);
+    pairs.command.env("CUDA_VISIBLE_DEVICES", "0,1");
+    let (_, pairs) = pairs.json();
+    check(&pairs, "");
+    check(&pairs["bad"], "bad.");
+    let change = [&args[..], &["--repeats", "1", "--ab", "OTHER=1"]].concat();
+    let (_, change) = Test::new(&change).json();
+    check(&change, "");
 }
 
 #[test]
@@ -375,6 +405,91 @@ fn every_pair_of_gpus_is_tried() {
     let (code, json) = test.json();
     assert_eq!(code, Some(0), "{json:#}");
     assert_eq!(json["runs"].as_array().unwrap().len(), 3);
+    assert!(
+        json["bad"]["words"]
+            .as_str()
+            .unwrap()
+            .contains("all 3 pairs passed"),
+        "{json:#}"
+    );
+}
+
+#[test]
+fn the_pairs_name_the_bad_gpu_or_link() {
+    for (fault, gpus, links, words) in [
+        (
+            "memory-full-of-2",
+            serde_json::json!([2]),
+            serde_json::json!([]),
+            "PAIRS: GPU 2 is bad: all its pairs fail",
+        ),
+        (
+            "fail-link-0-2",
+            serde_json::json!([]),
+            serde_json::json!([[0, 2]]),
+            "PAIRS: the link between GPU 0 and GPU 2 is bad",
+        ),
+    ] {
+        let setting = format!("UNHANG_STANDIN={fault}");
+        let test = || {
+            let mut test = Test::new(&["--pairs", "--gpus", "0-2", "--env", &setting]);
+            test.command.env("CUDA_VISIBLE_DEVICES", "0,1,2");
+            test
+        };
+        let (code, json) = test().json();
+        assert_eq!(code, Some(10), "{json:#}");
+        assert_eq!(json["bad"]["gpus"], gpus, "{json:#}");
+        assert_eq!(json["bad"]["links"], links, "{json:#}");
+        let text = String::from_utf8(test().run().stdout).unwrap();
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
+fn a_log_chooses_the_installed_library_of_its_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let lib = folder
+        .path()
+        .join("venv/lib/python3/site-packages/nvidia/nccl/lib");
+    fs::create_dir_all(&lib).unwrap();
+    // The name of the file tells the version.
+    fs::copy(
+        STANDINS.path().join("libnccl.so.2"),
+        lib.join("libnccl.so.2.28.9"),
+    )
+    .unwrap();
+    std::os::unix::fs::symlink("libnccl.so.2.28.9", lib.join("libnccl.so.2")).unwrap();
+    let log = folder.path().join("job.log");
+    let run = |text: &str| {
+        fs::write(&log, text).unwrap();
+        let like = log.to_str().unwrap();
+        let mut test = Test::new(&[
+            "--ranks-per-gpu",
+            "2",
+            "--bandwidth",
+            "none",
+            "--like",
+            like,
+        ]);
+        test.command.env("VIRTUAL_ENV", folder.path().join("venv"));
+        let output = test.run();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let version = |v: &str| format!("node-0:7:7 [0] NCCL INFO NCCL version {v}\n");
+    let (code, text, error) = run(&version("2.28.9+cuda12.9"));
+    assert_eq!(code, Some(0), "{text}{error}");
+    assert!(text.contains("of the log's version"), "{text}");
+    let (code, text, error) = run(&version("2.18.1+cuda12.1"));
+    assert_eq!(code, Some(3), "{text}{error}");
+    assert!(error.contains("nvidia-nccl-cu12==2.18.1"), "{error}");
+    assert!(error.contains("libnccl.so.2"), "{error}");
+    let (code, text, error) = run("nothing of NCCL\n");
+    assert_eq!(code, Some(3), "{text}{error}");
+    assert!(error.contains("no line tells it"), "{error}");
 }
 
 /// Processes whose command line names the hidden subcommand and this folder's parent.

@@ -281,9 +281,11 @@ fn package(text: &str, folder: &Path) -> Option<Package> {
             // `nvidia-nccl-cu12 ==2.27.5 ; platform_system == "Linux"`
             let value = value.split(';').next()?;
             let (name, version) = value.split_once("==")?;
-            let name = normal(name.trim().trim_end_matches('('));
-            name.starts_with("nvidia-")
-                .then(|| (name, version.trim().trim_end_matches(')').to_owned()))
+            let name = normal(name.trim_end_matches(['(', ' ']));
+            let version = version.trim().trim_end_matches(')');
+            // `12.*` and `12.1,<13` leave a choice.
+            let one = !version.contains(['*', ',']);
+            (one && name.starts_with("nvidia-")).then(|| (name, version.to_owned()))
         });
     Some(Package {
         name: normal(field("Name")?),
@@ -378,12 +380,18 @@ mod tests {
         let text = "Metadata-Version: 2.4\nName: torch\nVersion: 2.9.0+cu128\n\
                     Requires-Dist: filelock\n\
                     Requires-Dist: nvidia-nccl-cu12==2.27.5; platform_system == \"Linux\"\n\
+                    Requires-Dist: nvidia-cudnn-cu12 (==9.10.2.21)\n\
+                    Requires-Dist: nvidia-cuda-runtime-cu12==12.*\n\
                     \nVersion: 9\n";
         let torch = package(text, Path::new("/p")).expect("a package");
         assert_eq!(torch.version, "2.9.0+cu128");
         assert_eq!(
             torch.needs,
-            [("nvidia-nccl-cu12".to_owned(), "2.27.5".to_owned())]
+            [
+                ("nvidia-nccl-cu12", "2.27.5"),
+                ("nvidia-cudnn-cu12", "9.10.2.21")
+            ]
+            .map(|(name, version)| (name.to_owned(), version.to_owned()))
         );
         assert_eq!(package("Name: x\n", Path::new("/p")), None);
     }
