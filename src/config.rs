@@ -48,7 +48,7 @@ pub enum Unusable {
     /// It cannot be read.
     Unread(InputError),
     /// Something in it is wrong; shown in the file, as for rules.
-    Wrong(RuleError),
+    Wrong(Box<RuleError>),
 }
 
 /// The file as it is written.
@@ -96,21 +96,21 @@ impl Config {
     ///
     /// # Errors
     /// If something in it is wrong.
-    pub fn parse(path: &str, text: &str) -> Result<Self, RuleError> {
+    pub fn parse(path: &str, text: &str) -> Result<Self, Box<RuleError>> {
         let hint = "the defaults are used until this is right; the keys are \
                     theme (auto, dark, light, mono), ascii (true, false) and speed (0.1 to 1000)";
         let written: Written = toml::from_str(text).map_err(|error| {
             let message = error.message().lines().next().unwrap_or("it is no TOML");
             let fault = RuleError::new(path, text, message).hint(hint);
-            match error.span() {
+            Box::new(match error.span() {
                 Some(span) => fault.at(span),
                 None => fault,
-            }
+            })
         })?;
         let speed = written.speed;
         if let Some(speed) = speed.as_ref().filter(|s| !SPEEDS.contains(s.get_ref())) {
             let fault = RuleError::new(path, text, "a speed is a number from 0.1 to 1000");
-            return Err(fault.at(speed.span()).hint(hint));
+            return Err(Box::new(fault.at(speed.span()).hint(hint)));
         }
         Ok(Self {
             theme: written.theme,
