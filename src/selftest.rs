@@ -10,14 +10,17 @@
 pub mod ab;
 pub mod check;
 pub mod child;
+pub mod conclude;
 pub mod dry;
 pub mod launcher;
 pub mod links;
 pub mod many;
 mod nccl;
 pub mod outcome;
+pub mod pairs;
 pub mod plan;
 pub mod protocol;
 pub mod remains;
 pub mod run;
 pub mod team;
+pub mod tuning;

@@ -155,6 +155,29 @@ fn without_a_gpu_it_says_so() {
     terminal.wait("the end", |seen| seen.closed);
 }
 
+#[test]
+fn the_screen_of_gpus_says_that_there_is_no_driver() {
+    if Path::new("/dev/nvidiactl").exists() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let host = unhang::app::host::here();
+    let line = format!(
+        "{host}:7:7 [0] NCCL INFO ncclCommInitRankConfig comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId \
+         18000 commId 0x2 - Init START\n"
+    );
+    fs::write(folder.path().join("rank0.log"), line).unwrap();
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_unhang"));
+    command.arg("watch");
+    command.arg(folder.path());
+    let mut terminal = Terminal::start(command, 30, 100);
+    terminal.wait_for("1 of 2 ranks");
+    terminal.press("8");
+    terminal.wait_for("no NVIDIA driver here");
+    terminal.press("q");
+    terminal.wait("the end", |seen| seen.closed);
+}
+
 /// A job of which rank 0 is this very process, on this host.
 fn job() -> Snapshot {
     let mut snapshot = samples::all().remove(0).1;

@@ -464,3 +464,104 @@ fn a_process_is_looked_at_from_inside() {
     let output = doctor(&["--pid", "4194999"]);
     assert_eq!(output.status.code(), Some(3));
 }
+
+/// The version of the interpreter, `3.12`, where it looks at the user's own packages.
+fn python() -> Option<String> {
+    let script =
+        "import sys\nif sys.prefix == sys.base_prefix: print('%d.%d' % sys.version_info[:2])";
+    let asked = Command::new("python3").args(["-I", "-c", script]).output();
+    let version = String::from_utf8(asked.ok()?.stdout).ok()?;
+    (!version.trim().is_empty()).then(|| version.trim().to_owned())
+}
+
+fn install(folder: &Path, name: &str, version: &str, needs: &[&str]) {
+    let info = folder.join(format!("{name}-{version}.dist-info"));
+    fs::create_dir_all(&info).unwrap();
+    let needs: String = needs
+        .iter()
+        .map(|need| format!("Requires-Dist: {need}; platform_system == \"Linux\"\n"))
+        .collect();
+    let text = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}\n");
+    fs::write(info.join("METADATA"), text).unwrap();
+}
+
+#[test]
+fn the_users_own_packages_are_found_and_nothing_of_the_present_folder_runs() {
+    let Some(version) = python() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder
+        .path()
+        .join(format!("user/lib/python{version}/site-packages"));
+    let added = folder.path().join("added");
+    install(
+        &own,
+        "torch",
+        "2.9.0",
+        &[
+            "nvidia-cudnn-cu12==9.10.2.21",
+            "nvidia-cuda-runtime-cu12 (==12.8.90)",
+            "nvidia-cublas-cu12==12.8.4.1",
+            "nvidia-nccl-cu12==2.27.5",
+        ],
+    );
+    install(&own, "nvidia_cudnn_cu12", "9.15.0.57", &[]);
+    install(&own, "nvidia_cublas_cu12", "12.8.4.1", &[]);
+    install(&added, "vllm", "0.11.0", &[]);
+    // Whoever looked here would run this.
+    let here = folder.path().join("here");
+    fs::create_dir(&here).unwrap();
+    let trap = folder.path().join("ran");
+    for name in ["os", "site", "sitecustomize", "usercustomize", "encodings"] {
+        let text = format!("open({:?}, 'w').close()\n", trap.to_str().unwrap());
+        fs::write(here.join(format!("{name}.py")), text).unwrap();
+    }
+    let doctor = |shut: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_unhang"))
+            .args(["doctor", "--format", "json"])
+            .current_dir(&here)
+            .env("PYTHONUSERBASE", folder.path().join("user"))
+            .env("PYTHONPATH", format!("{}::.", added.display()))
+            .env("PYTHONNOUSERSITE", shut)
+            .env_remove("VIRTUAL_ENV")
+            .env_remove("CONDA_PREFIX")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        json
+    };
+    let json = doctor("");
+    let packages = json["facts"]["libraries"]["packages"].as_array().unwrap();
+    let has = |packages: &[Value], name: &str, folder: &Path| {
+        let found = |p: &Value| p["name"] == name && p["folder"] == folder.to_str().unwrap();
+        packages.iter().any(found)
+    };
+    assert!(has(packages, "torch", &own), "{packages:#?}");
+    assert!(has(packages, "vllm", &added), "{packages:#?}");
+    let trouble = |name: &str| {
+        let troubles = json["troubles"].as_array().unwrap();
+        troubles.iter().find(|t| t["name"] == name).cloned()
+    };
+    let conflict = trouble("cuda-packages-not-torch's").unwrap();
+    let title = conflict["title"].as_str().unwrap();
+    assert!(
+        title.contains("nvidia-cudnn-cu12 9.10.2.21 (9.15.0.57 is installed)"),
+        "{title}"
+    );
+    assert!(!title.contains("cublas"), "{title}");
+    assert_eq!(
+        conflict["fixes"][0]["text"],
+        "pip install nvidia-cudnn-cu12==9.10.2.21"
+    );
+    let missing = trouble("cuda-packages-missing").unwrap();
+    assert_eq!(
+        missing["fixes"][0]["text"],
+        "pip install nvidia-cuda-runtime-cu12==12.8.90"
+    );
+    let json = doctor("1");
+    let packages = json["facts"]["libraries"]["packages"].as_array().unwrap();
+    assert!(!has(packages, "torch", &own), "{packages:#?}");
+    assert!(!trap.exists(), "something of the present folder ran");
+}

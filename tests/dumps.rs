@@ -422,7 +422,7 @@ fn a_circle_of_waits_accuses_nobody() {
         dump(vec![open(call(2, 1, "all_reduce", &[4]))]),
     ];
     let answer = stuck(&dumps);
-    assert_eq!(causes(&answer), ["FR006"]);
+    assert_eq!(causes(&answer), ["COLL010"]);
     assert_eq!(answer.verdict.class, Class::MismatchedCollective);
     assert!(answer.verdict.ranks.is_empty());
 }

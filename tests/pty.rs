@@ -11,8 +11,10 @@ use portable_pty::CommandBuilder;
 use unhang::app::handle::{Handle, Mode, Status};
 use unhang::engine::snapshot::Snapshot;
 use unhang::views::escape::Glyphs;
-use unhang::views::tui;
-use unhang::views::tui::theme::{Colors, Theme};
+use unhang::views::tui::{
+    self,
+    theme::{Colors, Theme},
+};
 
 #[path = "support/samples.rs"]
 mod samples;

@@ -30,15 +30,17 @@ impl Test {
             } else {
                 &["--gpus", "0"][..]
             })
-            .arg("--nccl")
-            .arg(STANDINS.path())
             .args(args)
             .env("LD_LIBRARY_PATH", STANDINS.path())
             .env("TMPDIR", folder.path())
             .env("UNHANG_STANDIN_DIR", folder.path())
             .env_remove("CUDA_VISIBLE_DEVICES")
             .env_remove("RANK")
+            .env_remove("PYTHONPATH")
             .stdin(Stdio::null());
+        if !args.contains(&"--like") {
+            command.arg("--nccl").arg(STANDINS.path());
+        }
         Self {
             command,
             _folder: folder,
@@ -86,6 +88,34 @@ fn all_steps_pass_and_every_operation_is_right() {
 }
 
 #[test]
+fn every_field_is_documented() {
+    let page = include_str!("../docs/json.md");
+    let (_, page) = page.split_once("## `unhang selftest").unwrap();
+    let check = |value: &Value, path: &str| {
+        for key in value.as_object().unwrap().keys() {
+            assert!(page.contains(&format!("`{key}`")), "{path}{key}");
+        }
+    };
+    let args = ["--ranks-per-gpu", "2"];
+    let (_, passed) = Test::new(&args).json();
+    check(&passed, "");
+    check(&passed["bandwidth"][0], "bandwidth.");
+    check(&passed["ranks"][0], "ranks.");
+    let fails = [&args[..], &["--env", "UNHANG_STANDIN=wrong-sum"]].concat();
+    let (_, failed) = Test::new(&fails).json();
+    check(&failed["at"], "at.");
+    check(&failed["conclusion"], "conclusion.");
+    let mut pairs = Test::new(&["--pairs", "--gpus", "0-1"]);
+    pairs.command.env("CUDA_VISIBLE_DEVICES", "0,1");
+    let (_, pairs) = pairs.json();
+    check(&pairs, "");
+    check(&pairs["bad"], "bad.");
+    let change = [&args[..], &["--repeats", "1", "--ab", "OTHER=1"]].concat();
+    let (_, change) = Test::new(&change).json();
+    check(&change, "");
+}
+
+#[test]
 fn one_rank_proves_nothing() {
     let output = Test::new(&[]).run();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -109,6 +139,20 @@ fn a_step_that_hangs_is_named_with_its_rank() {
         assert_eq!(code, Some(10), "{fault}: {json:#}");
         assert!(said.contains(call), "{fault}: {said}");
         assert!(said.contains(&rank.to_string()), "{fault}: {said}");
+        let step = [
+            "device alone",
+            "unique id",
+            "communicator",
+            "first all-reduce",
+        ]
+        .into_iter()
+        .find(|step| json["at"]["step"] == *step);
+        assert!(step.is_some(), "{fault}: {json:#}");
+        // Nobody else is named where one rank alone can be at fault.
+        if matches!(fault, "hang-driver" | "hang-id") {
+            assert_eq!(json["at"]["ranks"], serde_json::json!([rank]), "{json:#}");
+        }
+        assert_eq!(json["conclusion"]["name"], "stuck", "{json:#}");
         // The patience, and not much more on a slow machine.
         assert!(started.elapsed() < Duration::from_secs(30), "{fault}");
     }
@@ -116,13 +160,21 @@ fn a_step_that_hangs_is_named_with_its_rank() {
 
 #[test]
 fn a_stopped_child_is_called_stopped() {
-    for step in ["init", "correctness"] {
+    for step in ["load", "device", "unique-id", "init", "correctness"] {
         let plant = format!("1:{step}:stop");
         let (code, json) =
             Test::new(&["--ranks-per-gpu", "2", "--timeout", "6s", "--plant", &plant]).json();
         let said = json["fault"].as_str().unwrap_or_default();
         assert_eq!(code, Some(10), "{json:#}");
         assert!(said.contains("stopped (state T): rank 1"), "{said}");
+        assert_eq!(json["finding"]["rule"], "PROC001", "{step}: {json:#}");
+        assert!(
+            json["finding"]["title"]
+                .as_str()
+                .unwrap()
+                .contains("rank 1"),
+            "{json:#}"
+        );
     }
 }
 
@@ -136,28 +188,60 @@ fn errors_end_in_words_and_a_finding() {
     assert!(said.contains("no socket interface found"), "{said}");
     assert_eq!(json["finding"]["class"], "wrong-interface", "{json:#}");
 
-    for (fault, words) in [
-        ("error-802", "system not yet initialized"),
-        ("memory-full", "out of memory"),
-        ("crash-init", "by signal 6"),
+    for (fault, words, rule) in [
+        ("error-802", "system not yet initialized", "CUDA001"),
+        ("memory-full", "out of memory", "CUDA005"),
+        ("crash-init", "by signal 6", "DIED001"),
     ] {
         let setting = format!("UNHANG_STANDIN={fault}");
         let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--env", &setting]).json();
         let said = json["fault"].as_str().unwrap_or_default();
         assert_eq!(code, Some(10), "{json:#}");
         assert!(said.contains(words), "{fault}: {said}");
+        assert_eq!(json["finding"]["rule"], rule, "{json:#}");
+    }
+}
+
+#[test]
+fn a_gpu_whose_memory_is_wrong_is_named() {
+    for (fault, words) in [
+        ("bad-memory", "was written: byte 4096"),
+        ("bad-memset", "the GPU itself set: byte 4096"),
+    ] {
+        let setting = format!("1:UNHANG_STANDIN={fault}");
+        let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--env", &setting]).json();
+        let said = json["fault"].as_str().unwrap_or_default();
+        assert_eq!(code, Some(10), "{json:#}");
+        assert!(
+            said.starts_with("rank 1 failed in step device alone"),
+            "{said}"
+        );
+        assert!(said.contains(words), "{said}");
+        assert_eq!(json["conclusion"]["name"], "gpu-memory-wrong", "{json:#}");
+        assert_eq!(json["conclusion"]["ranks"], serde_json::json!([1]));
     }
 }
 
 #[test]
 fn a_killed_rank_is_the_cause_and_not_the_one_that_waits() {
-    let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--plant", "1:correctness:kill"]).json();
-    let said = json["fault"].as_str().unwrap_or_default();
-    assert_eq!(code, Some(10));
-    assert!(
-        said.starts_with("rank 1: its process ended by signal 9"),
-        "{said}"
-    );
+    for step in ["load", "device", "unique-id", "init", "correctness"] {
+        let plant = format!("1:{step}:kill");
+        let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--plant", &plant]).json();
+        let said = json["fault"].as_str().unwrap_or_default();
+        assert_eq!(code, Some(10));
+        assert!(
+            said.starts_with("rank 1: its process ended by signal 9"),
+            "{said}"
+        );
+        assert_eq!(json["finding"]["rule"], "DIED001", "{step}: {json:#}");
+        assert!(
+            json["finding"]["title"]
+                .as_str()
+                .unwrap()
+                .contains("rank 1"),
+            "{json:#}"
+        );
+    }
 }
 
 #[test]
@@ -175,6 +259,57 @@ fn a_wrong_sum_is_found() {
         wrong.iter().any(|name| name == "all-reduce sum int32"),
         "{json:#}"
     );
+    let conclusion = &json["conclusion"];
+    assert_eq!(conclusion["name"], "wrong-data", "{json:#}");
+    assert_eq!(conclusion["ranks"], serde_json::json!([0]));
+    // What is passed on arrives right: no link is accused.
+    assert_eq!(conclusion["links"], serde_json::json!([]));
+    let title = conclusion["title"].as_str().unwrap();
+    assert!(
+        title.contains("rank 0 alone") && title.contains("GPU 0"),
+        "{title}"
+    );
+}
+
+#[test]
+fn data_that_is_changed_on_its_way_names_the_link() {
+    let args = [
+        "--ranks-per-gpu",
+        "3",
+        "--env",
+        "1:UNHANG_STANDIN=wrong-wire",
+    ];
+    let (code, json) = Test::new(&[&args[..], &["--ops", "send-recv"]].concat()).json();
+    assert_eq!(code, Some(10));
+    let conclusion = &json["conclusion"];
+    assert_eq!(conclusion["links"], serde_json::json!([[0, 1]]), "{json:#}");
+    let title = conclusion["title"].as_str().unwrap();
+    assert!(title.contains("from rank 0 to rank 1"), "{title}");
+    assert!(title.contains("over NET/Socket"), "{title}");
+    let text = Test::new(&args).run();
+    let text = String::from_utf8(text.stdout).unwrap();
+    let said = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("data is changed on the link"), "{text}");
+}
+
+#[test]
+fn the_algorithm_of_a_size_is_told_where_nccl_tells() {
+    for (fault, algorithm, protocol, shown) in [
+        ("none", Some("Ring"), Some("Simple"), "Ring/Simple"),
+        ("old-tuning", Some("Tree"), Some("LL128"), "Tree/LL128"),
+        ("no-tuning", None, None, "unknown"),
+    ] {
+        let setting = format!("UNHANG_STANDIN={fault}");
+        let args = ["--ranks-per-gpu", "2", "--env", &setting];
+        let (code, json) = Test::new(&args).json();
+        assert_eq!(code, Some(0), "{json:#}");
+        for timed in json["bandwidth"].as_array().unwrap() {
+            assert_eq!(timed["algorithm"].as_str(), algorithm, "{json:#}");
+            assert_eq!(timed["protocol"].as_str(), protocol, "{json:#}");
+        }
+        let text = String::from_utf8(Test::new(&args).run().stdout).unwrap();
+        assert!(text.contains(shown), "{text}");
+    }
 }
 
 #[test]
@@ -197,8 +332,22 @@ fn a_missing_or_broken_library_is_told() {
     let (code, json) = test.json();
     let said = json["fault"].as_str().unwrap_or_default();
     assert_eq!(code, Some(10));
-    // Without the stand-in for it the driver is missing first.
     assert!(said.contains("cannot be loaded"), "{said}");
+    assert_eq!(json["conclusion"]["name"], "not-loaded", "{json:#}");
+    if said.contains("libcuda") {
+        // Without the stand-in for it the driver is missing first.
+        let mut test = Test::new(&["--ranks-per-gpu", "2"]);
+        test.command.args(["--nccl", broken.to_str().unwrap()]);
+        let (code, json) = test.json();
+        let said = json["fault"].as_str().unwrap_or_default();
+        assert_eq!(code, Some(10));
+        assert!(said.contains(broken.to_str().unwrap()), "{said}");
+        assert!(said.contains("file too short"), "{said}");
+        let fix = json["conclusion"]["fix"].as_str().unwrap();
+        for way in ["pip install", "--nccl PATH", "LD_LIBRARY_PATH"] {
+            assert!(fix.contains(way), "{fix}");
+        }
+    }
     let missing = folder.path().join("none.so");
     let mut test = Test::new(&[]);
     test.command.args(["--nccl", missing.to_str().unwrap()]);
@@ -212,8 +361,15 @@ fn a_change_is_proven_or_not() {
         let mut all = vec!["--ranks-per-gpu", "2", "--repeats", "2", "--timeout", "15s"];
         all.extend(args);
         let (code, json) = Test::new(&all).json();
+        assert!(
+            json["proves"].as_str().unwrap().contains("not P2P"),
+            "{json:#}"
+        );
         (code, json["answer"].as_str().unwrap_or_default().to_owned())
     };
+    let shown = Test::new(&["--ranks-per-gpu", "2", "--repeats", "1", "--ab", "OTHER=1"]).run();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("ranks share a GPU"), "{shown}");
     let cures = ab(&[
         "--env",
         "UNHANG_STANDIN=fail-init",
@@ -249,6 +405,91 @@ fn every_pair_of_gpus_is_tried() {
     let (code, json) = test.json();
     assert_eq!(code, Some(0), "{json:#}");
     assert_eq!(json["runs"].as_array().unwrap().len(), 3);
+    assert!(
+        json["bad"]["words"]
+            .as_str()
+            .unwrap()
+            .contains("all 3 pairs passed"),
+        "{json:#}"
+    );
+}
+
+#[test]
+fn the_pairs_name_the_bad_gpu_or_link() {
+    for (fault, gpus, links, words) in [
+        (
+            "memory-full-of-2",
+            serde_json::json!([2]),
+            serde_json::json!([]),
+            "PAIRS: GPU 2 is bad: all its pairs fail",
+        ),
+        (
+            "fail-link-0-2",
+            serde_json::json!([]),
+            serde_json::json!([[0, 2]]),
+            "PAIRS: the link between GPU 0 and GPU 2 is bad",
+        ),
+    ] {
+        let setting = format!("UNHANG_STANDIN={fault}");
+        let test = || {
+            let mut test = Test::new(&["--pairs", "--gpus", "0-2", "--env", &setting]);
+            test.command.env("CUDA_VISIBLE_DEVICES", "0,1,2");
+            test
+        };
+        let (code, json) = test().json();
+        assert_eq!(code, Some(10), "{json:#}");
+        assert_eq!(json["bad"]["gpus"], gpus, "{json:#}");
+        assert_eq!(json["bad"]["links"], links, "{json:#}");
+        let text = String::from_utf8(test().run().stdout).unwrap();
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
+fn a_log_chooses_the_installed_library_of_its_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let lib = folder
+        .path()
+        .join("venv/lib/python3/site-packages/nvidia/nccl/lib");
+    fs::create_dir_all(&lib).unwrap();
+    // The name of the file tells the version.
+    fs::copy(
+        STANDINS.path().join("libnccl.so.2"),
+        lib.join("libnccl.so.2.28.9"),
+    )
+    .unwrap();
+    std::os::unix::fs::symlink("libnccl.so.2.28.9", lib.join("libnccl.so.2")).unwrap();
+    let log = folder.path().join("job.log");
+    let run = |text: &str| {
+        fs::write(&log, text).unwrap();
+        let like = log.to_str().unwrap();
+        let mut test = Test::new(&[
+            "--ranks-per-gpu",
+            "2",
+            "--bandwidth",
+            "none",
+            "--like",
+            like,
+        ]);
+        test.command.env("VIRTUAL_ENV", folder.path().join("venv"));
+        let output = test.run();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let version = |v: &str| format!("node-0:7:7 [0] NCCL INFO NCCL version {v}\n");
+    let (code, text, error) = run(&version("2.28.9+cuda12.9"));
+    assert_eq!(code, Some(0), "{text}{error}");
+    assert!(text.contains("of the log's version"), "{text}");
+    let (code, text, error) = run(&version("2.18.1+cuda12.1"));
+    assert_eq!(code, Some(3), "{text}{error}");
+    assert!(error.contains("nvidia-nccl-cu12==2.18.1"), "{error}");
+    assert!(error.contains("libnccl.so.2"), "{error}");
+    let (code, text, error) = run("nothing of NCCL\n");
+    assert_eq!(code, Some(3), "{text}{error}");
+    assert!(error.contains("no line tells it"), "{error}");
 }
 
 /// Processes whose command line names the hidden subcommand and this folder's parent.

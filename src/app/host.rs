@@ -101,7 +101,12 @@ pub(crate) fn poll(what: What, kernel: SourceId, sender: &Sender, lines: &Lines,
             tell(what);
         }
         if what == What::Everything
-            && let Some(sample) = gpus.sample()
+            && let Some(sample) = gpus.sample(&mut |why| {
+                sender.shared.edit_status(|status| {
+                    status.no_gpus = Some(why);
+                    true
+                });
+            })
         {
             let (host, sample) = (host.clone(), Box::new(sample));
             send(Input::Gpu { host, sample });
@@ -112,15 +117,22 @@ pub(crate) fn poll(what: What, kernel: SourceId, sender: &Sender, lines: &Lines,
 /// The GPUs, once somebody wants to know.
 enum Gpus {
     Unasked,
-    /// A host without GPUs is no news to anybody.
+    /// A host without GPUs is news to whoever asks for them, and no finding.
     None,
     Sampled(Sampler),
 }
 
 impl Gpus {
-    fn sample(&mut self) -> Option<GpuSample> {
+    /// What they show; `tell` hears once why there is nothing to look at.
+    fn sample(&mut self, tell: &mut dyn FnMut(String)) -> Option<GpuSample> {
         if matches!(self, Self::Unasked) {
-            *self = Sampler::start().map_or(Self::None, Self::Sampled);
+            *self = match Sampler::start() {
+                Ok(sampler) => Self::Sampled(sampler),
+                Err(why) => {
+                    tell(why.to_string());
+                    Self::None
+                }
+            };
         }
         let Self::Sampled(sampler) = self else {
             return None;

@@ -14,6 +14,9 @@ use crate::probe::gpus;
 /// How long both sides may take, all runs together: a side that hangs takes 30 s a run.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
+/// Processes whose libraries are looked at.
+const ASKED: usize = 64;
+
 /// Variables of NCCL that say where it writes or who takes part, not how it works: never handed on.
 const NOT_SETTINGS: [&str; 9] = [
     "NCCL_DEBUG",
@@ -75,6 +78,40 @@ pub struct Test {
 }
 
 impl Test {
+    /// Takes the job's own libnccl where a process of it runs on this host: one of the finding's ranks if it
+    /// can. `has_nccl` says whether a process has it loaded.
+    #[must_use]
+    pub fn with_library(
+        mut self,
+        snapshot: &Snapshot,
+        finding: &Finding,
+        here: &Here,
+        has_nccl: &dyn Fn(u32) -> bool,
+    ) -> Self {
+        let ours = snapshot.job.ranks.iter().filter(|rank| {
+            let host = rank.host.as_deref();
+            let gone = rank.process.is_some_and(|process| process.is_gone());
+            host.is_some_and(|host| short(host) == here.host) && !gone
+        });
+        let mut ours: Vec<_> = ours.filter_map(|r| Some((r.rank?, r.pid?))).collect();
+        ours.sort_by_key(|(rank, _)| (!finding.ranks.contains(rank), *rank));
+        let pids = ours.iter().map(|(_, pid)| *pid).take(ASKED);
+        if let Some(pid) = pids.into_iter().find(|pid| has_nccl(*pid)) {
+            self.args
+                .splice(1..1, ["--like".to_owned(), pid.to_string()]);
+            return self;
+        }
+        let mut versions = snapshot.job.versions.iter();
+        let of_job = versions.find(|v| v.name == "nccl").map(|v| &v.values);
+        if let Some([(version, _)]) = of_job.map(Vec::as_slice) {
+            self.notes.push(format!(
+                "the job has NCCL {version}, and no process of it runs here: the test takes the libnccl that is \
+                 installed, whose version its first step tells"
+            ));
+        }
+        self
+    }
+
     /// What to run.
     ///
     /// # Errors
@@ -294,6 +331,72 @@ mod tests {
         ] {
             let refused = names(&fix(env, &[])).expect_err("refused");
             assert!(refused.contains(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_jobs_own_library_is_taken_where_it_runs() {
+        use crate::engine::catalog::Catalog;
+        use crate::engine::ids::SourceId;
+        use crate::engine::input::{Input, SourceInfo, SourceKind};
+        use crate::engine::{Engine, Options};
+
+        let mut engine = Engine::new(Catalog::builtin(), Options::default());
+        for rank in 0..2 {
+            let id = SourceId(rank);
+            engine.handle(
+                None,
+                Input::Source(SourceInfo {
+                    id,
+                    name: format!("rank{rank}.log"),
+                    kind: SourceKind::File,
+                    host: None,
+                    pid: None,
+                    rank: Some(rank),
+                }),
+            );
+            let pid = 70 + rank;
+            let log = format!(
+                "node-0:{pid}:{pid} [{rank}] NCCL INFO NCCL version 2.27.3+cuda12.9\n\
+                 node-0:{pid}:{pid} [{rank}] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\n"
+            );
+            let (source, offset, chunk) = (id, 0, log.as_bytes());
+            engine.handle(
+                None,
+                Input::Bytes {
+                    source,
+                    offset,
+                    chunk,
+                },
+            );
+        }
+        let snapshot = engine.snapshot();
+        let finding = Finding {
+            ranks: BTreeSet::from([1]),
+            ..snapshot.findings.first().cloned().expect("a finding")
+        };
+        let test = || Test {
+            args: ["selftest", "--ab", "NCCL_NET=Socket"]
+                .map(str::to_owned)
+                .to_vec(),
+            changes: Vec::new(),
+            others: 0,
+            notes: Vec::new(),
+        };
+        let on = |host: &str, has: &dyn Fn(u32) -> bool| {
+            let here = Here {
+                host: host.to_owned(),
+                gpus: 2,
+                hidden: false,
+            };
+            test().with_library(&snapshot, &finding, &here, has)
+        };
+        let like = |test: &Test| test.args[1..3].join(" ");
+        assert_eq!(like(&on("node-0", &|_| true)), "--like 71");
+        assert_eq!(like(&on("node-0", &|pid| pid == 70)), "--like 70");
+        for other in [on("node-0", &|_| false), on("node-9", &|_| true)] {
+            assert_eq!(other.args, test().args);
+            assert!(other.notes[0].contains("2.27.3"), "{:?}", other.notes);
         }
     }
 

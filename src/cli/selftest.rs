@@ -1,6 +1,7 @@
 //! `unhang selftest`: does NCCL work between these GPUs, with these settings, and does a change cure it?
 
 mod dry;
+mod like;
 mod many;
 mod setting;
 
@@ -26,6 +27,7 @@ use crate::selftest::ab::{self, Answer, Side};
 use crate::selftest::child::{self, Fault as Planted, Task};
 use crate::selftest::launcher::Place;
 use crate::selftest::outcome::{Fault, Outcome, Verdict};
+use crate::selftest::pairs;
 use crate::selftest::plan::{self, Op, Plan, Seat, Sizes};
 use crate::selftest::protocol::Step;
 use crate::selftest::run::{Progress, Runner};
@@ -70,9 +72,10 @@ pub(crate) struct SelftestArgs {
     /// The libnccl to test with, a file or its folder; for one rank alone RANK:PATH
     #[arg(long, value_name = "PATH")]
     pub(crate) nccl: Vec<String>,
-    /// Test with the libnccl that this process uses
-    #[arg(long, value_name = "PID", conflicts_with = "nccl")]
-    pub(crate) like: Option<u32>,
+    /// Test with the libnccl that this process uses, or with an installed one of the version that this log
+    /// is of
+    #[arg(long, value_name = "PID|LOG", value_parser = like::parse, conflicts_with = "nccl")]
+    pub(crate) like: Option<like::Like>,
     /// How long a step may take
     #[arg(long, value_name = "DURATION", value_parser = setting::patience, default_value = "30s")]
     pub(crate) timeout: Duration,
@@ -159,7 +162,7 @@ pub(crate) fn run(args: &SelftestArgs, common: &Common) -> anyhow::Result<u8> {
     let Some(mut plan) = plan_of(args, None)? else {
         return Ok(exit::BROKEN);
     };
-    let library = library_of(args, &mut plan)?;
+    let library = library_of(args, common, &mut plan)?;
     let text = args.format != Format::Json;
     if text {
         for line in head(&plan, library.as_ref()).lines() {
@@ -176,7 +179,7 @@ pub(crate) fn run(args: &SelftestArgs, common: &Common) -> anyhow::Result<u8> {
         scratch: std::env::temp_dir().join(format!("unhang-selftest-{}", std::process::id())),
     };
     let code = if args.pairs {
-        session.series(pairs(&plan)?)
+        session.series(plans_of_pairs(&plan)?)
     } else if args.transports {
         session.series(transports(&plan))
     } else if args.ab.is_empty() {
@@ -249,8 +252,11 @@ impl Session<'_> {
                 bail!("interrupted");
             }
         }
+        let bad = self.args.pairs.then(|| bad_of(&outcomes));
         if !text {
-            output::print(&view::series_json(&outcomes))?;
+            output::print(&view::series_json(&outcomes, bad.as_ref()))?;
+        } else if let Some(bad) = &bad {
+            output::print(&view::pairs(bad, self.common.glyphs()))?;
         }
         // A worse path that was asked for is no fault.
         let asked = |name: &str| self.args.transports && name != AS_IT_IS;
@@ -284,6 +290,9 @@ impl Session<'_> {
                     with.env.insert(name, value)
                 }
             };
+        }
+        if text && shared(plan) {
+            output::print(&view::note(view::SHARED_GPU, self.common.glyphs()))?;
         }
         let (mut a, mut b, mut unloaded) = (Side::default(), Side::default(), 0);
         for repeat in 1..=self.args.repeats {
@@ -328,7 +337,7 @@ impl Session<'_> {
         } else if text {
             view::ab(answer, &a, &b, self.common.glyphs())
         } else {
-            view::ab_json(answer, &a, &b)
+            view::ab_json(answer, &a, &b, plan.world, shared(plan))
         })?;
         Ok(match answer {
             _ if plan.world < 2 => exit::UNKNOWN,
@@ -339,8 +348,25 @@ impl Session<'_> {
     }
 }
 
+/// Which GPU or link is bad, by the runs of all pairs.
+fn bad_of(outcomes: &[(String, bool, Outcome)]) -> pairs::Bad {
+    let pair = |outcome: &Outcome| {
+        // Whoever never started has no device.
+        let [a, b] = outcome.ranks.as_slice() else {
+            return None;
+        };
+        Some(pairs::Pair {
+            a: a.device,
+            b: b.device,
+            health: pairs::Health::of(outcome),
+        })
+    };
+    let pairs: Vec<pairs::Pair> = outcomes.iter().filter_map(|o| pair(&o.2)).collect();
+    pairs::conclude(&pairs)
+}
+
 /// A plan for each pair of GPUs.
-fn pairs(plan: &Plan) -> anyhow::Result<Vec<(String, Plan)>> {
+fn plans_of_pairs(plan: &Plan) -> anyhow::Result<Vec<(String, Plan)>> {
     let devices: Vec<u32> = plan.seats.iter().map(|seat| seat.device).collect();
     let mut plans = Vec::new();
     for (at, a) in devices.iter().enumerate() {
@@ -513,9 +539,13 @@ fn ops_of(args: &[OpArg]) -> Vec<Op> {
     args.iter().map(op).collect()
 }
 
-fn library_of(args: &SelftestArgs, plan: &mut Plan) -> anyhow::Result<Option<Library>> {
-    let mut found = match args.like {
-        Some(pid) => Some(nccl_library::of_process(pid)?),
+fn library_of(
+    args: &SelftestArgs,
+    common: &Common,
+    plan: &mut Plan,
+) -> anyhow::Result<Option<Library>> {
+    let mut found = match &args.like {
+        Some(like) => Some(like::library(like, common)?),
         None => None,
     };
     for text in &args.nccl {

@@ -68,6 +68,19 @@ pub struct Writer {
     pub is_default: bool,
 }
 
+impl Writer {
+    /// What its launcher calls it: the longest of its names, for a process that learns its place calls
+    /// itself `Worker` first and `Worker_TP1` then.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        let names = self.hints.iter().filter_map(|h| match h {
+            Hint::Name(name) => Some(name.as_str()),
+            _ => None,
+        });
+        names.max_by_key(|name| name.len())
+    }
+}
+
 /// Splits the bytes of every source into lines with a known writer and class.
 #[derive(Debug, Default)]
 pub struct Demux {

@@ -1,6 +1,7 @@
 //! Detectors: what comparing ranks shows. Each says what it saw and whom it points at; state, guilt
 //! and the order of causes are decided in [`super::cause`] alone.
 
+mod circle;
 mod compare;
 mod died;
 mod draft;
@@ -31,7 +32,7 @@ pub mod wait;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::catalog::Catalog;
-use super::demux::{Hint, Writer};
+use super::demux::Writer;
 use super::finding::Finding;
 use super::hits::Hits;
 use super::input::Time;
@@ -186,18 +187,6 @@ impl<'a> Scene<'a> {
     #[must_use]
     pub fn reported_pid(&self, rank: u32) -> Option<u32> {
         self.reports.of_rank(rank)?.pid
-    }
-
-    /// What the launcher calls a writer, if anything.
-    #[must_use]
-    pub fn name_of(writer: &Writer) -> Option<&str> {
-        writer.hints.iter().find_map(|h| {
-            if let Hint::Name(name) = h {
-                Some(name.as_str())
-            } else {
-                None
-            }
-        })
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Reply {
     pub total: u64,
     /// Ranks of the largest communicator.
     pub largest: u32,
+    /// GPUs of the job, each a rank; 0 if not told.
+    pub gpus: u32,
     /// Processes that did not answer.
     pub lost: Vec<Process>,
     /// Processes given up as dead after 60 s of silence.
@@ -40,6 +42,14 @@ pub struct Reply {
     pub timeouts: u64,
     /// When it was made, as printed (JSON: local time of the server, whole seconds).
     pub stamp: Option<String>,
+}
+
+impl Reply {
+    /// Ranks of the world, if a communicator of this answer spans it: only then are its ranks those of the world.
+    #[must_use]
+    pub fn world(&self) -> Option<u32> {
+        Some(self.largest).filter(|largest| *largest >= self.gpus)
+    }
 }
 
 /// A communicator in an answer.

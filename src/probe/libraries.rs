@@ -45,6 +45,17 @@ pub struct Clash {
     pub packages: Vec<String>,
 }
 
+/// A package that torch was built with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pin {
+    /// Its name.
+    pub name: String,
+    /// The version that torch asks for.
+    pub wanted: String,
+    /// The version that torch would load: of its own folder, else the first in Python's order.
+    pub installed: Option<String>,
+}
+
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Libraries {
@@ -54,6 +65,8 @@ pub struct Libraries {
     pub packages: Vec<Package>,
     /// Files of two packages.
     pub clashes: Vec<Clash>,
+    /// NVIDIA's packages that torch asks for in one version, and what is there.
+    pub pins: Vec<Pin>,
     /// Whether a process was asked about that has not loaded libnccl.
     pub not_loaded: bool,
 }
@@ -148,6 +161,10 @@ pub fn libraries(host: &Host) -> Libraries {
         }
     }
     found.clashes = clashes(&folders);
+    found.pins = found
+        .package("torch")
+        .map(|torch| pins(torch, &folders))
+        .unwrap_or_default();
     found.nccl = nccl;
     found
 }
@@ -264,9 +281,11 @@ fn package(text: &str, folder: &Path) -> Option<Package> {
             // `nvidia-nccl-cu12 ==2.27.5 ; platform_system == "Linux"`
             let value = value.split(';').next()?;
             let (name, version) = value.split_once("==")?;
-            let name = normal(name.trim().trim_end_matches('('));
-            name.starts_with("nvidia-")
-                .then(|| (name, version.trim().trim_end_matches(')').to_owned()))
+            let name = normal(name.trim_end_matches(['(', ' ']));
+            let version = version.trim().trim_end_matches(')');
+            // `12.*` and `12.1,<13` leave a choice.
+            let one = !version.contains(['*', ',']);
+            (one && name.starts_with("nvidia-")).then(|| (name, version.to_owned()))
         });
     Some(Package {
         name: normal(field("Name")?),
@@ -274,6 +293,32 @@ fn package(text: &str, folder: &Path) -> Option<Package> {
         folder: folder.to_owned(),
         needs: needs.collect(),
     })
+}
+
+/// What torch asks for of NVIDIA's packages, and what is installed, by the names of the folders of metadata:
+/// `nvidia_cudnn_cu12-9.10.2.21.dist-info`.
+fn pins(torch: &Package, folders: &[PathBuf]) -> Vec<Pin> {
+    let own = folders.iter().filter(|folder| **folder == torch.folder);
+    let others = folders.iter().filter(|folder| **folder != torch.folder);
+    let mut installed: BTreeMap<String, String> = BTreeMap::new();
+    for folder in own.chain(others) {
+        for entry in host::list(folder) {
+            let stem = entry.strip_suffix(".dist-info");
+            if let Some((name, version)) = stem.and_then(|stem| stem.rsplit_once('-')) {
+                let first = installed.entry(normal(name));
+                first.or_insert_with(|| version.to_owned());
+            }
+        }
+    }
+    torch
+        .needs
+        .iter()
+        .map(|(name, wanted)| Pin {
+            name: name.clone(),
+            wanted: wanted.clone(),
+            installed: installed.get(name).cloned(),
+        })
+        .collect()
 }
 
 /// Shared libraries that two of NVIDIA's packages in one folder both list in their RECORD.
@@ -335,12 +380,18 @@ mod tests {
         let text = "Metadata-Version: 2.4\nName: torch\nVersion: 2.9.0+cu128\n\
                     Requires-Dist: filelock\n\
                     Requires-Dist: nvidia-nccl-cu12==2.27.5; platform_system == \"Linux\"\n\
+                    Requires-Dist: nvidia-cudnn-cu12 (==9.10.2.21)\n\
+                    Requires-Dist: nvidia-cuda-runtime-cu12==12.*\n\
                     \nVersion: 9\n";
         let torch = package(text, Path::new("/p")).expect("a package");
         assert_eq!(torch.version, "2.9.0+cu128");
         assert_eq!(
             torch.needs,
-            [("nvidia-nccl-cu12".to_owned(), "2.27.5".to_owned())]
+            [
+                ("nvidia-nccl-cu12", "2.27.5"),
+                ("nvidia-cudnn-cu12", "9.10.2.21")
+            ]
+            .map(|(name, version)| (name.to_owned(), version.to_owned()))
         );
         assert_eq!(package("Name: x\n", Path::new("/p")), None);
     }

@@ -25,6 +25,8 @@ pub enum Origin {
     Process(u32),
     /// In the Python environment.
     Wheel,
+    /// Installed, and of the version that a log is of.
+    Log,
     /// Where the loader looks.
     System,
 }
@@ -46,6 +48,7 @@ impl Library {
             Origin::Named => "named".to_owned(),
             Origin::Process(pid) => format!("used by process {pid}"),
             Origin::Wheel => "of the Python environment".to_owned(),
+            Origin::Log => "installed, of the log's version".to_owned(),
             Origin::System => "of the system".to_owned(),
         }
     }
@@ -105,9 +108,30 @@ pub fn find() -> Option<Library> {
     of_wheel(&site_packages()).or_else(of_system)
 }
 
-/// Folders of packages: the active environment's, and what its interpreter says.
+/// Asked of the user's interpreter. In isolated mode (-I) it looks neither into the present folder nor at
+/// PYTHONPATH, and runs nothing of the user's; where it would find the user's own packages is told all the
+/// same. As `site` decides it: not in an environment that shuts the system out, not with PYTHONNOUSERSITE.
+const PATHS: &str = "import os, site, sys
+shut = False
+if sys.prefix != sys.base_prefix:
+    try:
+        text = open(os.path.join(sys.prefix, 'pyvenv.cfg')).read().lower()
+        shut = 'include-system-site-packages=true' not in text.replace(' ', '')
+    except OSError:
+        pass
+if not shut and not os.environ.get('PYTHONNOUSERSITE'):
+    print(site.getusersitepackages())
+print('\\n'.join(sys.path))
+";
+
+/// Folders of packages, in the order in which Python looks: PYTHONPATH, the active environment's, the
+/// user's own, and what the interpreter says. Nothing is imported from any of them.
 pub(crate) fn site_packages() -> Vec<PathBuf> {
-    let mut folders = Vec::new();
+    let added = std::env::var_os("PYTHONPATH").unwrap_or_default();
+    // What is relative, or empty, would be looked for in the present folder.
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&added)
+        .filter(|folder| folder.is_absolute())
+        .collect();
     for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
         if let Some(prefix) = std::env::var_os(variable) {
             let lib = PathBuf::from(prefix).join("lib");
@@ -115,10 +139,8 @@ pub(crate) fn site_packages() -> Vec<PathBuf> {
             folders.extend(versions.map(|entry| entry.path().join("site-packages")));
         }
     }
-    // Asked only for its paths; nothing is imported.
-    let script = "import sys; print('\\n'.join(sys.path))";
     let mut python = Command::new("python3");
-    if let Some(text) = host::output(python.args(["-I", "-c", script])) {
+    if let Some(text) = host::output(python.args(["-I", "-c", PATHS])) {
         folders.extend(
             text.lines()
                 .filter(|line| !line.is_empty())

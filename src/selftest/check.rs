@@ -206,6 +206,24 @@ impl Check {
     }
 }
 
+/// Whether a check of this name only passes data on, from one rank straight to another.
+#[must_use]
+pub fn is_direct(name: &str) -> bool {
+    [Op::SendRecv, Op::AllToAll]
+        .iter()
+        .any(|op| name.starts_with(op.name()))
+}
+
+/// The rank that an element came from, where the check of this name tells.
+#[must_use]
+pub fn sender(name: &str, rank: u32, ranks: u32, element: u64) -> Option<u32> {
+    if name.starts_with(Op::SendRecv.name()) {
+        return Some((rank + ranks.max(1) - 1) % ranks.max(1));
+    }
+    let from = u32::try_from(element / COUNT as u64).ok()?;
+    name.starts_with(Op::AllToAll.name()).then_some(from)
+}
+
 /// A small whole number, like a random one but the same everywhere (splitmix64). The sum over up to 255
 /// ranks stays below 2⁸, which bfloat16 holds exactly.
 fn value(rank: u32, at: usize, ranks: u32) -> i32 {

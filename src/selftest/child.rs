@@ -4,6 +4,7 @@
 //! input is the second sign.
 
 use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use super::check::{self, Check, Dtype, Reduce};
 use super::nccl::{self, Comm, Device, Failed, ID_BYTES};
 use super::plan::{Op, Sizes};
 use super::protocol::{Event, Step};
+use super::tuning;
 
 /// What a child is to do; its only argument, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +36,8 @@ pub struct Task {
     pub sharers: u32,
     /// Its parent's pid.
     pub parent: i32,
+    /// The libnccl that was chosen for it, to name it where it cannot be loaded.
+    pub library: Option<PathBuf>,
     /// For tests of the test: what to do wrong, and in which step.
     pub fault: Option<(Step, Fault)>,
 }
@@ -50,6 +54,8 @@ pub enum Fault {
     FillMemory,
 }
 
+/// What a GPU whose memory is wrong is said to do; followed by how the memory was written.
+pub(super) const WRONG_MEMORY: &str = "the GPU's memory gives back something else than";
 /// Seconds that one size is timed for, about.
 const TIMED: f64 = 0.15;
 /// Calls that one size is timed over, at most.
@@ -119,7 +125,7 @@ fn plant(task: &Task, step: Step) {
 
 fn steps(task: &Task) -> Steps<()> {
     step(task, Step::Load, || {
-        nccl::load()?;
+        nccl::load(task.library.as_deref())?;
         fact("nccl", nccl::version()?);
         Ok(())
     })?;
@@ -158,20 +164,31 @@ fn steps(task: &Task) -> Steps<()> {
     Ok(())
 }
 
-/// The GPU without any other: what is written must be read.
+/// The GPU without any other: what is written must be read, and what it clears itself must be clear.
 fn alone(device: &Device) -> Result<(), Failed> {
+    let differs = |got: &[u8], expected: &dyn Fn(usize) -> u8, what: &str| {
+        let at = (0..got.len()).find(|at| got[*at] != expected(*at));
+        at.map_or(Ok(()), |at| {
+            let (got, expected) = (got[at], expected(at));
+            Err(Failed {
+                what: format!(
+                    "{WRONG_MEMORY} {what}: byte {at} is {got:#04x}, not {expected:#04x}"
+                ),
+                detail: None,
+            })
+        })
+    };
     let pattern: Vec<u8> = (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect();
-    let buffer = device.upload(&pattern)?;
+    let mut buffer = device.upload(&pattern)?;
     device.wait()?;
     let back = device.download(&buffer)?;
     device.wait()?;
-    if back == pattern {
-        return Ok(());
-    }
-    Err(Failed {
-        what: "the GPU's memory gives back something else than was written".to_owned(),
-        detail: None,
-    })
+    differs(&back, &|at| pattern[at], "was written")?;
+    device.clear(&mut buffer)?;
+    device.wait()?;
+    let back = device.download(&buffer)?;
+    device.wait()?;
+    differs(&back, &|_| 0, "the GPU itself set")
 }
 
 /// Rank 0 makes it and tells the parent; the others are told by theirs. What is read behind it is
@@ -298,6 +315,7 @@ fn bandwidth(task: &Task, device: &Device, comm: &Comm<'_>, free: u64) -> Result
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let send = device.zeros(most)?;
     let mut recv = device.zeros(most)?;
+    let mut log = tuning::Log::open();
     for op in &task.timed {
         for bytes in &sizes {
             let count = elements(*op, *bytes, task.world);
@@ -317,11 +335,13 @@ fn bandwidth(task: &Task, device: &Device, comm: &Comm<'_>, free: u64) -> Result
             #[expect(clippy::cast_possible_truncation, reason = "clamped")]
             let calls = (TIMED / once).clamp(1.0, f64::from(CALLS)) as i32;
             let calls = -agree(device, comm, -calls)?;
+            log.skip();
             let seconds = time(calls.unsigned_abs().max(1))?;
             tell(&Event::Timed {
                 op: *op,
                 bytes: *bytes,
                 seconds,
+                chosen: log.last(),
             });
         }
     }

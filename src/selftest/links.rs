@@ -387,10 +387,12 @@ mod tests {
                 op: Op::AllReduce,
                 bytes: u64::from(bytes),
                 seconds: f64::from(bytes) / (gigabytes * 1e9),
+                chosen: None,
             }],
             fault: None,
             took: Duration::from_secs(1),
             paths: vec![path.to_owned()],
+            hops: Vec::new(),
             diagnosis: Some(Box::new(engine.snapshot())),
             logs: None,
         }

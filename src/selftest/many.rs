@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::launcher::Place;
-use super::outcome::{Fault, Outcome, RankOutcome, Timed, fault};
+use super::outcome::{Fault, Hop, Outcome, RankOutcome, Timed, fault};
 use super::plan::Plan;
 use super::protocol::Step;
 use super::remains::{Left, diagnose};
@@ -39,7 +39,7 @@ struct Told {
     right: BTreeSet<String>,
     wrong: Vec<(String, u32, u64, f64, f64)>,
     timed: Vec<Timed>,
-    paths: Vec<String>,
+    hops: Vec<Hop>,
     /// Of a rank that failed.
     left: Option<Left>,
 }
@@ -109,7 +109,7 @@ pub fn run(
         right: own.right.clone(),
         wrong: own.wrong.clone(),
         timed: own.timed.clone(),
-        paths: own.paths.clone(),
+        hops: own.hops.clone(),
         left: (own.fault.is_some()).then(|| left.within(LOGS / plan.world.max(1) as usize)),
     };
     // Who waits for a rank that failed does so for two steps at most: the one it is in and the next.
@@ -165,6 +165,7 @@ fn nothing(plan: &Plan, fault: Fault) -> Outcome {
         fault: Some(fault),
         took: Duration::ZERO,
         paths: Vec::new(),
+        hops: Vec::new(),
         diagnosis: None,
         logs: None,
     }
@@ -190,11 +191,13 @@ fn merge(own: Outcome, all: &[Option<Told>]) -> Outcome {
     for one in told.iter().flat_map(|told| &told.timed) {
         let same = |t: &&mut Timed| t.op == one.op && t.bytes == one.bytes;
         match merged.timed.iter_mut().find(same) {
-            Some(known) => known.seconds = known.seconds.max(one.seconds),
-            None => merged.timed.push(*one),
+            Some(known) => known.merge(one.clone()),
+            None => merged.timed.push(one.clone()),
         }
     }
-    let paths: BTreeSet<&String> = told.iter().flat_map(|told| &told.paths).collect();
+    let hops: BTreeSet<&Hop> = told.iter().flat_map(|told| &told.hops).collect();
+    merged.hops = hops.into_iter().cloned().collect();
+    let paths: BTreeSet<&String> = merged.hops.iter().map(|hop| &hop.way).collect();
     merged.paths = paths.into_iter().cloned().collect();
     let ranks: Vec<&RankOutcome> = told.iter().map(|told| &told.rank).collect();
     let interrupted = told.iter().any(|told| told.interrupted);

@@ -8,7 +8,8 @@
     reason = "NCCL and the driver are C libraries; nothing outside this module touches them"
 )]
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
+use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
 use cudarc::nccl::result::NcclStatus;
 use cudarc::nccl::sys;
+use nix::libc;
 
 use super::check::{Dtype, Reduce};
 use super::plan::Op;
@@ -31,11 +33,12 @@ pub(super) struct Failed {
 }
 
 impl Failed {
+    /// In the form that NCCL and PyTorch print, so that the same rules read it.
     fn driver(what: &str, error: &cudarc::driver::DriverError) -> Self {
-        Self {
-            what: format!("{what} failed: {error}"),
-            detail: None,
-        }
+        let code = error.0 as u32;
+        let words = error.error_string().map(CStr::to_string_lossy);
+        let words = words.unwrap_or_else(|_| format!("{:?}", error.0).into());
+        Self::plain(format!("{what}: Cuda failure {code} '{words}'"))
     }
 
     fn plain(what: impl Into<String>) -> Self {
@@ -46,19 +49,40 @@ impl Failed {
     }
 }
 
-/// Both libraries are there, or which one is not. Asked before anything else: cudarc panics otherwise.
-pub(super) fn load() -> Result<(), Failed> {
+/// Both libraries are there, or which one is not, with the loader's own reason. Asked before anything else:
+/// cudarc panics otherwise.
+pub(super) fn load(library: Option<&Path>) -> Result<(), Failed> {
     // SAFETY: opens libcuda and closes it again; its constructors run as in any CUDA program.
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
-        return Err(Failed::plain(
-            "no NVIDIA driver here: libcuda.so.1 cannot be loaded",
-        ));
+        return Err(Failed {
+            what: "no NVIDIA driver here: libcuda.so.1 cannot be loaded".to_owned(),
+            detail: why_not("libcuda.so.1"),
+        });
     }
     // SAFETY: the same for libnccl.
     if !unsafe { sys::is_culib_present() } {
-        return Err(Failed::plain("libnccl.so.2 cannot be loaded"));
+        let name = library.map_or("libnccl.so.2".into(), Path::to_string_lossy);
+        return Err(Failed {
+            what: format!("{name} cannot be loaded"),
+            detail: why_not(&name),
+        });
     }
     Ok(())
+}
+
+/// The loader's words about a library that it does not load.
+fn why_not(name: &str) -> Option<String> {
+    let c_name = CString::new(name).ok()?;
+    // SAFETY: the name ends with a NUL; a library's constructors run as in any program that uses it.
+    let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_LAZY) };
+    if !handle.is_null() {
+        return None;
+    }
+    // SAFETY: the text belongs to the loader until its next call in this thread, and is copied at once.
+    let words = unsafe { text(libc::dlerror()) }?;
+    // It begins with the name, which has just been said.
+    let short = words.strip_prefix(name).and_then(|w| w.strip_prefix(": "));
+    Some(short.unwrap_or(&words).to_owned())
 }
 
 /// NCCL's version, as people write it.
@@ -128,6 +152,13 @@ impl Device {
         self.stream
             .clone_dtoh(&buffer.0)
             .map_err(|error| Failed::driver("copying from the GPU", &error))
+    }
+
+    /// Has the GPU itself set every byte to zero.
+    pub(super) fn clear(&self, buffer: &mut Buffer) -> Result<(), Failed> {
+        self.stream
+            .memset_zeros(&mut buffer.0)
+            .map_err(|error| Failed::driver("clearing memory", &error))
     }
 
     /// Waits for everything that was enqueued.

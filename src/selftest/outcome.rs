@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Op;
 use super::protocol::Step;
+use super::tuning::Chosen;
 use crate::engine::snapshot::Snapshot;
 
 /// How a rank's process ended.
@@ -49,7 +50,7 @@ pub struct RankOutcome {
 }
 
 /// An operation at a size: the slowest rank's time counts.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timed {
     /// Operation.
     pub op: Op,
@@ -57,9 +58,18 @@ pub struct Timed {
     pub bytes: u64,
     /// Seconds of one call.
     pub seconds: f64,
+    /// Algorithm and protocol, where NCCL tells.
+    pub chosen: Option<Chosen>,
 }
 
 impl Timed {
+    /// Takes another rank's word on the same call.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.seconds = self.seconds.max(other.seconds);
+        // Rank 0 alone prints it.
+        self.chosen = self.chosen.take().or(other.chosen);
+    }
+
     /// Bytes a second that a caller sees.
     #[must_use]
     pub fn algbw(&self) -> f64 {
@@ -73,6 +83,17 @@ impl Timed {
     pub fn busbw(&self, ranks: u32) -> f64 {
         self.algbw() * self.op.bus_factor(ranks)
     }
+}
+
+/// A connection between two ranks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Hop {
+    /// The rank that sends.
+    pub from: u32,
+    /// The rank that receives.
+    pub to: u32,
+    /// The kind of the path: `NET/Socket`.
+    pub way: String,
 }
 
 /// Why a run did not pass, the first reason first.
@@ -171,7 +192,11 @@ pub fn fault(ranks: &[&RankOutcome]) -> Option<Fault> {
     let step = |rank: &RankOutcome| rank.in_step.map_or(Step::Load, |(step, _)| step);
     let earliest = stuck.iter().map(|rank| step(rank)).min()?;
     // Whoever is in the earliest step is the one that the others wait for; in the same step all are named.
-    let there: Vec<&RankOutcome> = stuck.into_iter().filter(|r| step(r) == earliest).collect();
+    let mut there: Vec<&RankOutcome> = stuck.into_iter().filter(|r| step(r) == earliest).collect();
+    // Rank 0 makes the unique id, and the others do nothing but wait for it.
+    if earliest == Step::UniqueId && there.iter().any(|rank| rank.rank == 0) {
+        there.retain(|rank| rank.rank == 0);
+    }
     let stopped: Vec<&RankOutcome> = there
         .iter()
         .copied()
@@ -205,6 +230,8 @@ pub struct Outcome {
     pub took: Duration,
     /// How NCCL connected the ranks, by its own log: `NET/Socket`, `P2P/CUMEM`, `SHM`.
     pub paths: Vec<String>,
+    /// Which rank by which of these paths.
+    pub hops: Vec<Hop>,
     /// The engine's diagnosis of the logs.
     pub diagnosis: Option<Box<Snapshot>>,
     /// Where the logs are, if they were kept.

@@ -106,6 +106,8 @@ pub enum Event {
         bytes: u64,
         /// Seconds of one call, the mean of several.
         seconds: f64,
+        /// What NCCL chose for it, where this rank's log tells.
+        chosen: Option<super::tuning::Chosen>,
     },
     /// A step failed.
     Fail {

@@ -23,14 +23,16 @@ const LOG_BYTES: u64 = 64 << 20;
 pub struct Left {
     host: String,
     logs: Vec<Log>,
-    /// Processes that are stopped (true) or were killed (false).
-    processes: Vec<(u32, bool)>,
+    /// Processes that did not run when the run ended, as `/proc` has their state; `X` for those that had
+    /// ended without a word.
+    processes: Vec<(u32, char)>,
     gpus: Option<GpuSample>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Log {
     rank: u32,
+    pid: Option<u32>,
     name: String,
     text: String,
 }
@@ -49,20 +51,29 @@ impl Left {
                     continue;
                 }
                 let name = path.file_name().unwrap_or_default();
+                let of_rank = outcome.ranks.iter().find(|rank| rank.rank == seat.rank);
                 logs.push(Log {
                     rank: seat.rank,
+                    pid: of_rank.map(|rank| rank.pid),
                     name: name.to_string_lossy().into_owned(),
                     text: String::from_utf8_lossy(&bytes).into_owned(),
                 });
             }
         }
+        let stuck: &[u32] = match &outcome.fault {
+            Some(Fault::Stuck { ranks, .. }) => ranks,
+            _ => &[],
+        };
         let processes = outcome.ranks.iter().filter_map(|rank| {
-            let stopped = match (rank.state, rank.ended) {
-                (Some('T' | 't'), _) => true,
-                (_, Some(Ended::Signal(_))) => false,
+            let silent = rank.failed.is_none() && !rank.finished;
+            let state = match (rank.state, rank.ended) {
+                (_, Some(Ended::Signal(_) | Ended::Status(_))) if silent => 'X',
+                (Some(held @ ('T' | 't')), _) => held,
+                // A process that works is in the kernel for moments too.
+                (Some('D'), _) if stuck.contains(&rank.rank) => 'D',
                 _ => return None,
             };
-            Some((rank.pid, stopped))
+            Some((rank.pid, state))
         });
         let host = nix::unistd::gethostname().unwrap_or_default();
         let host = host.to_string_lossy();
@@ -97,16 +108,19 @@ impl Left {
 /// The same engine that diagnoses jobs reads what was left.
 #[must_use]
 pub fn diagnose(mut engine: Engine, left: &[&Left], outcome: &Outcome) -> Snapshot {
-    let logs = left.iter().flat_map(|left| &left.logs);
-    for (id, log) in (0..).map(SourceId).zip(logs) {
+    let logs = left
+        .iter()
+        .flat_map(|left| left.logs.iter().map(|log| (&left.host, log)));
+    for (id, (host, log)) in (0..).map(SourceId).zip(logs) {
         engine.handle(
             None,
             Input::Source(SourceInfo {
                 id,
                 name: log.name.clone(),
                 kind: SourceKind::File,
-                host: None,
-                pid: None,
+                // A rank that is held or dies before NCCL prints anything is met by these alone.
+                host: Some(host.clone()),
+                pid: log.pid,
                 rank: Some(log.rank),
             }),
         );
@@ -126,11 +140,12 @@ pub fn diagnose(mut engine: Engine, left: &[&Left], outcome: &Outcome) -> Snapsh
         );
     }
     for left in left {
-        for (pid, stopped) in &left.processes {
-            let state = if *stopped {
-                ProcessState::Stopped
-            } else {
-                ProcessState::Gone
+        for (pid, state) in &left.processes {
+            let state = match state {
+                'T' => ProcessState::Stopped,
+                't' => ProcessState::Traced,
+                'D' => ProcessState::Uninterruptible,
+                _ => ProcessState::Gone,
             };
             engine.handle(
                 None,
@@ -162,6 +177,7 @@ mod tests {
         let lines: String = (0..100).map(|n| format!("line {n:02} \u{e9}\n")).collect();
         let log = |text: &str| Log {
             rank: 0,
+            pid: None,
             name: "rank0.log".to_owned(),
             text: text.to_owned(),
         };

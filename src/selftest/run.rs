@@ -1,7 +1,7 @@
 //! The parent: starts a child for each rank, hands the unique id on, waits for every step with a deadline,
 //! and ends all of them whatever happens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::child::{Fault as Planted, Task};
-use super::outcome::{Ended, Fault, Outcome, RankOutcome, Timed, fault};
+use super::outcome::{Ended, Fault, Hop, Outcome, RankOutcome, Timed, fault};
 use super::plan::{NOT_INHERITED, Plan, Seat};
 use super::protocol::{Event, LINE_BYTES, Step};
 use super::remains::{Left, diagnose};
@@ -120,6 +120,7 @@ impl Runner<'_> {
             fault: None,
             took: Duration::ZERO,
             paths: Vec::new(),
+            hops: Vec::new(),
             diagnosis: None,
             logs: Some(self.scratch.to_owned()),
         };
@@ -132,7 +133,9 @@ impl Runner<'_> {
         end_all(&mut ranks);
         outcome.took = started.elapsed();
         outcome.ranks = ranks.into_iter().map(|rank| rank.outcome).collect();
-        outcome.paths = paths(self.scratch, plan);
+        outcome.hops = hops(self.scratch, plan);
+        let paths: BTreeSet<&String> = outcome.hops.iter().map(|hop| &hop.way).collect();
+        outcome.paths = paths.into_iter().cloned().collect();
         let sampler = gpus.recv_timeout(GPU_PATIENCE).ok();
         let gpus = sampler.map(|sampler| {
             sampler.wait_for_all(GPU_PATIENCE);
@@ -145,6 +148,7 @@ impl Runner<'_> {
 
     fn start(&self, plan: &Plan, seat: &Seat, sender: &Sender<(usize, Heard)>) -> io::Result<Rank> {
         let sharers = plan.seats.iter().filter(|s| s.device == seat.device);
+        let library = plan.libraries.get(&seat.rank).or(plan.library.as_ref());
         let task = Task {
             rank: seat.rank,
             world: plan.world,
@@ -155,6 +159,7 @@ impl Runner<'_> {
             correctness: plan.correctness,
             sharers: u32::try_from(sharers.count()).unwrap_or(u32::MAX),
             parent: nix::unistd::getpid().as_raw(),
+            library: library.cloned(),
             fault: self.planted.get(&seat.rank).copied(),
         };
         let task = serde_json::to_string(&task).map_err(io::Error::other)?;
@@ -169,9 +174,11 @@ impl Runner<'_> {
         }
         command
             .env("NCCL_DEBUG", "INFO")
-            .env("NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,ENV,NET,GRAPH,P2P,SHM")
+            .env(
+                "NCCL_DEBUG_SUBSYS",
+                "INIT,BOOTSTRAP,ENV,NET,GRAPH,P2P,SHM,TUNING",
+            )
             .env("NCCL_DEBUG_FILE", nccl_log_of(self.scratch, seat.rank));
-        let library = plan.libraries.get(&seat.rank).or(plan.library.as_ref());
         if let Some(library) = library {
             command.env("LD_LIBRARY_PATH", beside(self.scratch, seat.rank, library)?);
         }
@@ -319,6 +326,17 @@ impl Rank {
     /// Keeps what a library printed in the rank's log.
     fn keep(&mut self, bytes: &[u8]) {
         self.outcome.noise += bytes.len() as u64;
+        self.log(bytes);
+    }
+
+    /// Adds a line of the test's own to the rank's log: a rank that hangs or dies before NCCL prints anything
+    /// is in the logs too, and the driver's errors meet the rules.
+    fn note(&mut self, what: &str) {
+        let line = format!("unhang: rank {} {what}\n", self.outcome.rank);
+        self.log(line.as_bytes());
+    }
+
+    fn log(&mut self, bytes: &[u8]) {
         if let Some(log) = &mut self.noise
             && log.write_all(bytes).is_err()
         {
@@ -348,6 +366,7 @@ fn take(
         Event::Begin(step) => {
             rank.since = Instant::now();
             rank.outcome.in_step = Some((step, Duration::ZERO));
+            rank.note(&format!("begins step {}", step.name()));
         }
         Event::End(step) => {
             rank.outcome.done.push((step, rank.since.elapsed()));
@@ -371,18 +390,35 @@ fn take(
             let rank = rank.outcome.rank;
             outcome.wrong.push((what, rank, element, got, expected));
         }
-        Event::Timed { op, bytes, seconds } => {
+        Event::Timed {
+            op,
+            bytes,
+            seconds,
+            chosen,
+        } => {
+            let timed = Timed {
+                op,
+                bytes,
+                seconds,
+                chosen,
+            };
             let known = outcome
                 .timed
                 .iter_mut()
                 .find(|t| t.op == op && t.bytes == bytes);
             match known {
-                Some(known) => known.seconds = known.seconds.max(seconds),
-                None => outcome.timed.push(Timed { op, bytes, seconds }),
+                Some(known) => known.merge(timed),
+                None => outcome.timed.push(timed),
             }
         }
         Event::Fail { step, what, detail } => {
             rank.outcome.in_step = None;
+            // What NCCL reports stands in its own log.
+            if !what.starts_with("nccl") {
+                let more = detail.as_deref().map(|detail| format!(" ({detail})"));
+                let more = more.unwrap_or_default();
+                rank.note(&format!("failed in step {}: {what}{more}", step.name()));
+            }
             rank.outcome.failed = Some((step, what, detail));
         }
         Event::Done => {
@@ -465,32 +501,36 @@ fn beside(scratch: &Path, rank: u32, library: &Path) -> io::Result<std::ffi::OsS
     Ok(path)
 }
 
-/// `NET/Socket`, `P2P/CUMEM`, `SHM/direct/direct`: what stands behind `via` in NCCL's lines about channels.
-fn paths(scratch: &Path, plan: &Plan) -> Vec<String> {
-    let mut paths = std::collections::BTreeSet::new();
+/// How NCCL connected ranks, by its lines about channels:
+/// `Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0`.
+fn hops(scratch: &Path, plan: &Plan) -> Vec<Hop> {
+    let mut hops = BTreeSet::new();
     for seat in &plan.seats {
         let log = fs::read(nccl_log_of(scratch, seat.rank)).unwrap_or_default();
         for line in log.split(|b| *b == b'\n') {
-            let Some(at) = memchr::memmem::find(line, b" via ") else {
-                continue;
-            };
-            if memchr::memmem::find(line, b" Channel ").is_none() {
-                continue;
+            if memchr::memmem::find(line, b" Channel ").is_some() {
+                hops.extend(hop(&String::from_utf8_lossy(line)));
             }
-            let word = line[at + 5..]
-                .split(|b| *b == b' ')
-                .next()
-                .unwrap_or_default();
-            let word = String::from_utf8_lossy(word);
-            // The number of the device is not the kind of the path.
-            let kind: Vec<&str> = word
-                .split('/')
-                .filter(|part| !part.bytes().all(|b| b.is_ascii_digit()))
-                .collect();
-            paths.insert(kind.join("/"));
         }
     }
-    paths.into_iter().collect()
+    hops.into_iter().collect()
+}
+
+fn hop(line: &str) -> Option<Hop> {
+    let (ranks, way) = line.split_once(" via ")?;
+    let word = way.split(' ').next().unwrap_or_default();
+    // The number of the device is not the kind of the path.
+    let kind: Vec<&str> = word
+        .split('/')
+        .filter(|part| !part.bytes().all(|b| b.is_ascii_digit()))
+        .collect();
+    let (from, to) = ranks.split_once(" -> ")?;
+    let number = |text: &str| text.split('[').next()?.trim().parse().ok();
+    Some(Hop {
+        from: number(from.rsplit(" : ").next()?)?,
+        to: number(to)?,
+        way: kind.join("/"),
+    })
 }
 
 /// Loads NVML while the children start. A driver that never answers leaves a thread behind and holds nobody.
@@ -503,4 +543,47 @@ fn ask_gpus() -> Receiver<Sampler> {
         }
     });
     sampler
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hops_are_read_in_every_form() {
+        let hop_of = |text: &str| hop(&format!("node-0:7:9 [0] NCCL INFO {text}"));
+        let expected = |from, to, way: &str| {
+            let way = way.to_owned();
+            Some(Hop { from, to, way })
+        };
+        for (text, from, to, way) in [
+            (
+                "Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0",
+                0,
+                1,
+                "NET/Socket",
+            ),
+            (
+                "Channel 03/0 : 12[4] -> 9[1] via P2P/CUMEM/read",
+                12,
+                9,
+                "P2P/CUMEM/read",
+            ),
+            (
+                "Channel 00 : 0[1000] -> 1[2000] via SHM/direct/direct",
+                0,
+                1,
+                "SHM/direct/direct",
+            ),
+            (
+                "Channel 01/0 : 1[1] -> 0[0] [receive] via NET/IB/2/GDRDMA",
+                1,
+                0,
+                "NET/IB/GDRDMA",
+            ),
+        ] {
+            assert_eq!(hop_of(text), expected(from, to, way), "{text}");
+        }
+        assert_eq!(hop_of("Channel 00/02 : 0 1"), None);
+    }
 }

@@ -1,12 +1,13 @@
 //! One diagnosis on paper: plain text for a terminal, Markdown for an issue.
 
 mod addresses;
+mod excerpt;
 mod markdown;
 mod page;
 mod text;
 
 use crate::engine::finding::{Evidence, Finding};
-use crate::engine::snapshot::Snapshot;
+use crate::engine::snapshot::{JobView, Snapshot};
 use crate::engine::vocab::{Class, Role};
 
 use super::escape::{self, Glyphs};
@@ -25,12 +26,9 @@ pub fn reminder(snapshot: &Snapshot, options: &ReportOptions) -> String {
     if !matches!(verdict.class, Class::Healthy | Class::Inconclusive) {
         text.push_str(&format!(", {}", verdict.class));
     }
-    let guilty = [
-        words::ranks(verdict.ranks.iter().copied()),
-        words::hosts(verdict.hosts.iter().map(String::as_str)),
-    ];
-    for who in guilty.iter().filter(|who| !who.is_empty()) {
-        text.push_str(&format!(", {who}"));
+    let guilty = words::guilty(snapshot);
+    if !guilty.is_empty() {
+        text.push_str(&format!(", {guilty}"));
     }
     let fix = Outline::of(snapshot).lead.and_then(|f| f.fixes.first());
     match fix {
@@ -136,9 +134,19 @@ pub fn place(snapshot: &Snapshot, evidence: &Evidence) -> String {
 
 /// Ranks and hosts of a finding in a few words: `ranks 10-11 on node-5`.
 #[must_use]
-pub fn who(finding: &Finding) -> String {
+pub fn who(job: &JobView, finding: &Finding) -> String {
     let ranks = words::ranks(finding.ranks.iter().copied());
-    let hosts = words::hosts(finding.hosts.iter().map(String::as_str));
+    let host_of = |rank: u32| {
+        let mut ranks = job.ranks.iter();
+        ranks.find(|r| r.rank == Some(rank))?.host.as_ref()
+    };
+    // Hosts that are only some of its ranks' would stand for all of them.
+    let theirs: Vec<_> = finding.ranks.iter().map(|rank| host_of(*rank)).collect();
+    let partly = theirs.contains(&None) && finding.hosts.iter().all(|h| theirs.contains(&Some(h)));
+    let hosts = match partly {
+        true => String::new(),
+        false => words::hosts(finding.hosts.iter().map(String::as_str)),
+    };
     match (ranks.is_empty(), hosts.is_empty()) {
         (_, true) => ranks,
         (true, false) => hosts,

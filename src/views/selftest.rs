@@ -1,18 +1,24 @@
 //! A self-test on paper: what was tested, what came out, what it proves and what not.
 
-use std::fmt::Write as _;
+mod json;
 
-use serde::Serialize;
+use std::fmt::Write as _;
 
 use super::escape::{Glyphs, harmless};
 use super::words;
 use crate::engine::finding::Finding;
 use crate::engine::vocab::{Class, Role, Severity, State};
+use crate::engine::witness::Witness;
 use crate::selftest::ab::{Answer, Side};
+use crate::selftest::conclude;
 use crate::selftest::links::{self, Judged, Standing};
 use crate::selftest::outcome::{Ended, Fault, Outcome, Verdict};
+use crate::selftest::pairs::Bad;
 use crate::selftest::plan::Op;
 use crate::selftest::protocol::Step;
+use crate::selftest::tuning::Chosen;
+
+pub use json::{ab_json, json, series_json};
 
 /// Columns.
 const WIDTH: usize = 80;
@@ -72,7 +78,10 @@ pub fn fault(fault: &Fault) -> String {
             let mut text = format!(
                 "{} {have} not returned from {} for {}",
                 words::ranks(ranks.iter().copied()),
-                step.call(),
+                match step {
+                    Step::UniqueId if !ranks.contains(&0) => "waiting for rank 0's unique id",
+                    _ => step.call(),
+                },
                 words::duration(*waited)
             );
             if !stopped.is_empty() {
@@ -126,7 +135,12 @@ pub fn explanation(outcome: &Outcome) -> Option<&Finding> {
         outcome.fault,
         Some(Fault::Failed { .. } | Fault::Ended { .. })
     );
-    let explains = |f: &&Finding| !(known && f.class == Class::MissingRank);
+    // Nor does it where the step that hangs comes before all waiting; the state of the process may.
+    let early = matches!(outcome.fault, Some(Fault::Stuck { step, .. }) if step < Step::Init);
+    let explains = |f: &&Finding| {
+        let seen = early && f.witnesses.contains(&Witness::Process);
+        f.class != Class::MissingRank || seen || !(known || early)
+    };
     let lead = snapshot
         .verdict
         .finding
@@ -151,17 +165,23 @@ pub fn text(outcome: &Outcome, shared: bool, glyphs: Glyphs) -> String {
     }
     for (what, rank, element, got, expected) in outcome.wrong.iter().take(8) {
         line(&format!(
-            "  WRONG {what}: rank {rank}, element {element} is {got}, not {expected}"
+            "  WRONG {what}: rank {rank}, element {element} is {}, not {expected}",
+            number(*got)
         ));
     }
+    if !outcome.timed.is_empty() {
+        line("  timed               bytes       time       algbw       busbw  algorithm");
+    }
     for timed in &outcome.timed {
+        let chosen = timed.chosen.as_ref().map(Chosen::words);
         line(&format!(
-            "  {:<14} {:>9} {:>10}  algbw {:>10}  busbw {:>10}",
+            "  {:<14} {:>10} {:>10} {:>11} {:>11}  {}",
             timed.op.name(),
             words::bytes(timed.bytes),
             micros(timed.seconds),
             rate(timed.algbw()),
-            rate(timed.busbw(outcome.world))
+            rate(timed.busbw(outcome.world)),
+            chosen.as_deref().unwrap_or("unknown")
         ));
     }
     if !outcome.paths.is_empty() {
@@ -194,7 +214,13 @@ pub fn text(outcome: &Outcome, shared: bool, glyphs: Glyphs) -> String {
                 .as_ref()
                 .map_or_else(|| "wrong results".to_owned(), fault);
             line(&format!("FAILED {ranks} after {took}: {why}"));
-            finding(&mut line, explanation(outcome));
+            let explained = explanation(outcome);
+            finding(&mut line, explained);
+            let conclusion = conclude::conclude(outcome);
+            if let Some(concluded) = conclusion.filter(|c| c.certain || explained.is_none()) {
+                line(&format!("  {}", concluded.title));
+                line(&format!("  fix: {}", concluded.fix));
+            }
             if let Some(logs) = &outcome.logs {
                 line(&format!("  logs: {}", logs.display()));
             }
@@ -276,6 +302,15 @@ pub fn judgement(judged: &Judged) -> String {
     text
 }
 
+/// A number that may be anything.
+fn number(value: f64) -> String {
+    if value == 0.0 || (1e-3..1e9).contains(&value.abs()) {
+        value.to_string()
+    } else {
+        format!("{value:.3e}")
+    }
+}
+
 fn micros(seconds: f64) -> String {
     if seconds < 0.01 {
         format!("{:.1} us", seconds * 1e6)
@@ -316,10 +351,17 @@ pub fn row(name: &str, outcome: &Outcome, glyphs: Glyphs) -> String {
     let what = match (&outcome.fault, outcome.best(Op::AllReduce)) {
         (Some(reason), _) => format!("FAILED {}", fault(reason)),
         (None, Some((_, busbw))) => {
+            let via = outcome.paths.join(", ");
+            let judged = links::judge(outcome);
+            let judged = judged.map(|judged| match judged.standing {
+                Standing::AsExpected => "  as expected".to_owned(),
+                Standing::Low | Standing::WorsePath => format!("  {}", judgement(&judged)),
+                Standing::Unknown => String::new(),
+            });
             format!(
-                "passed  busbw {:>10}  via {}",
+                "passed  busbw {:>10}  via {via}{}",
                 rate(busbw),
-                outcome.paths.join(", ")
+                judged.unwrap_or_default()
             )
         }
         (None, None) => "passed".to_owned(),
@@ -329,21 +371,15 @@ pub fn row(name: &str, outcome: &Outcome, glyphs: Glyphs) -> String {
     out
 }
 
-/// Several runs for programs.
+/// What the runs of all pairs say together.
 #[must_use]
-pub fn series_json(outcomes: &[(String, bool, Outcome)]) -> String {
-    let runs: Vec<serde_json::Value> = outcomes
-        .iter()
-        .map(|(name, shared, outcome)| {
-            let run: serde_json::Value =
-                serde_json::from_str(&json(outcome, *shared)).unwrap_or_default();
-            serde_json::json!({ "name": name, "run": run })
-        })
-        .collect();
-    let mut text = serde_json::to_string_pretty(&serde_json::json!({ "schema": 1, "runs": runs }))
-        .expect("runs are plain data");
-    text.push('\n');
-    text
+pub fn pairs(bad: &Bad, glyphs: Glyphs) -> String {
+    let mut out = String::new();
+    wrap(
+        &mut out,
+        &harmless(&format!("PAIRS: {}", bad.words), glyphs),
+    );
+    out
 }
 
 /// The outcome of a comparison.
@@ -412,207 +448,6 @@ impl Compared {
             self.without, self.with
         )
     }
-}
-
-/// Schema 1 of the self-test.
-#[derive(Serialize)]
-struct Json<'a> {
-    schema: u32,
-    tool: &'static str,
-    verdict: &'static str,
-    proves: &'a str,
-    world_size: u32,
-    seconds: f64,
-    fault: Option<String>,
-    finding: Option<JsonFinding<'a>>,
-    steps: Vec<JsonStep>,
-    checks: JsonChecks<'a>,
-    bandwidth: Vec<JsonTimed>,
-    links: Option<JsonLinks>,
-    paths: &'a [String],
-    ranks: Vec<JsonRank<'a>>,
-    logs: Option<String>,
-}
-
-#[derive(Serialize)]
-struct JsonFinding<'a> {
-    rule: &'a str,
-    class: &'static str,
-    title: &'a str,
-    fixes: &'a [crate::engine::finding::Fix],
-}
-
-#[derive(Serialize)]
-struct JsonStep {
-    name: &'static str,
-    seconds: f64,
-}
-
-#[derive(Serialize)]
-struct JsonChecks<'a> {
-    right: Vec<&'a str>,
-    wrong: Vec<&'a str>,
-}
-
-#[derive(Serialize)]
-struct JsonTimed {
-    op: Op,
-    bytes: u64,
-    seconds: f64,
-    algbw: f64,
-    busbw: f64,
-}
-
-/// Bandwidths in bytes a second.
-#[derive(Serialize)]
-struct JsonLinks {
-    bytes: u64,
-    busbw: f64,
-    way: &'static str,
-    line: Option<f64>,
-    standing: &'static str,
-    because: Option<String>,
-    words: String,
-}
-
-impl JsonLinks {
-    fn of(judged: Judged) -> Self {
-        Self {
-            words: judgement(&judged),
-            bytes: judged.bytes,
-            busbw: judged.busbw,
-            way: judged.way.name(),
-            line: judged.line,
-            standing: judged.standing.name(),
-            because: judged.because,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct JsonRank<'a> {
-    rank: u32,
-    device: u32,
-    pid: u32,
-    facts: &'a std::collections::BTreeMap<String, String>,
-    failed: Option<String>,
-    in_step: Option<&'static str>,
-}
-
-/// For programs.
-#[must_use]
-pub fn json(outcome: &Outcome, shared: bool) -> String {
-    let proves = match (outcome.world, shared) {
-        (..2, _) => "nothing: world size 1",
-        (_, true) => SHARED_GPU,
-        (_, false) => "NCCL between these GPUs, with these settings",
-    };
-    let judged = links::judge(outcome);
-    let degraded = worse(outcome, judged.as_ref());
-    let told = outcome.verdict() == Verdict::Failed || degraded;
-    let finding = explanation(outcome).filter(|_| told);
-    let json = Json {
-        schema: 1,
-        tool: concat!("unhang ", env!("CARGO_PKG_VERSION")),
-        verdict: match outcome.verdict() {
-            Verdict::Passed if degraded => "degraded",
-            Verdict::Passed => "passed",
-            Verdict::Failed => "failed",
-            Verdict::ProvedNothing => "proved-nothing",
-        },
-        proves,
-        world_size: outcome.world,
-        seconds: outcome.took.as_secs_f64(),
-        fault: outcome.fault.as_ref().map(fault),
-        finding: finding.map(|f| JsonFinding {
-            rule: &f.id,
-            class: f.class.name(),
-            title: &f.title,
-            fixes: &f.fixes,
-        }),
-        steps: Step::ALL
-            .iter()
-            .filter_map(|step| {
-                Some(JsonStep {
-                    name: step.name(),
-                    seconds: outcome.longest(*step)?.as_secs_f64(),
-                })
-            })
-            .collect(),
-        checks: JsonChecks {
-            right: outcome.right.iter().map(String::as_str).collect(),
-            wrong: outcome.wrong.iter().map(|w| w.0.as_str()).collect(),
-        },
-        bandwidth: outcome
-            .timed
-            .iter()
-            .map(|timed| JsonTimed {
-                op: timed.op,
-                bytes: timed.bytes,
-                seconds: timed.seconds,
-                algbw: timed.algbw(),
-                busbw: timed.busbw(outcome.world),
-            })
-            .collect(),
-        links: judged.map(JsonLinks::of),
-        paths: &outcome.paths,
-        ranks: outcome
-            .ranks
-            .iter()
-            .map(|rank| JsonRank {
-                rank: rank.rank,
-                device: rank.device,
-                pid: rank.pid,
-                facts: &rank.facts,
-                failed: rank
-                    .failed
-                    .as_ref()
-                    .map(|(step, what, _)| format!("{}: {what}", step.name())),
-                in_step: rank.in_step.map(|(step, _)| step.name()),
-            })
-            .collect(),
-        logs: outcome.logs.as_ref().map(|logs| logs.display().to_string()),
-    };
-    let mut text = serde_json::to_string_pretty(&json).expect("an outcome is plain data");
-    text.push('\n');
-    text
-}
-
-/// The comparison for programs.
-#[must_use]
-pub fn ab_json(answer: Answer, a: &Side, b: &Side) -> String {
-    #[derive(Serialize)]
-    struct JsonSide<'a> {
-        passed: u32,
-        failed: u32,
-        busbw: &'a [f64],
-    }
-    #[derive(Serialize)]
-    struct JsonAb<'a> {
-        schema: u32,
-        answer: Answer,
-        words: &'static str,
-        without: JsonSide<'a>,
-        with: JsonSide<'a>,
-    }
-    let json = JsonAb {
-        schema: 1,
-        answer,
-        words: answer.words(),
-        without: JsonSide {
-            passed: a.passed,
-            failed: a.failed,
-            busbw: &a.busbw,
-        },
-        with: JsonSide {
-            passed: b.passed,
-            failed: b.failed,
-            busbw: &b.busbw,
-        },
-    };
-    let mut text = serde_json::to_string_pretty(&json).expect("an outcome is plain data");
-    text.push('\n');
-    text
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ use crate::app::task::{Order, Task};
 use crate::app::{prove, pystack};
 use crate::engine::recent::Whose;
 use crate::engine::snapshot::Snapshot;
+use crate::probe::nccl_library;
 use crate::views::escape::Glyphs;
 
 use terminal::Session;
@@ -202,7 +203,9 @@ impl Dashboard<'_> {
             Effect::Prove(row) => {
                 if let Some(finding) = self.snapshot.findings.get(row) {
                     let here = prove::Here::this();
-                    let test = prove::test(&self.snapshot, finding, &here);
+                    let has_nccl = |pid| nccl_library::of_process(pid).is_ok();
+                    let test = prove::test(&self.snapshot, finding, &here)
+                        .map(|test| test.with_library(&self.snapshot, finding, &here, &has_nccl));
                     task::ask_to_prove(&mut self.ui, finding, &here, test);
                 }
             }

@@ -1,6 +1,7 @@
 //! How numbers, ranks, hosts and commands are written, the same in every view.
 
 mod gpu;
+mod guilty;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::sources::progress::Progress;
 use super::escape::{Glyphs, harmless};
 
 pub use gpu::{gpu_cell, gpu_lines, meaning, process_line, process_state};
+pub use guilty::guilty;
 
 /// Ranks as ranges: `0-5,7-15`. Order and repetition do not matter.
 #[must_use]

@@ -31,6 +31,8 @@ pub extern "C" fn cuInit(_: c_uint) -> Code {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> Code {
+    // The stand-in for NCCL reads it; no other thread runs yet.
+    unsafe { std::env::set_var("UNHANG_STANDIN_DEVICE", ordinal.to_string()) };
     unsafe { *device = ordinal };
     OK
 }
@@ -117,7 +119,8 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) ->
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> Code {
-    if asked("memory-full") {
+    let device = std::env::var("UNHANG_STANDIN_DEVICE").unwrap_or_default();
+    if asked("memory-full") || asked(&format!("memory-full-of-{device}")) {
         return OUT_OF_MEMORY;
     }
     let layout = Layout::from_size_align(bytes.max(1), 256).unwrap();
@@ -159,11 +162,17 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     _: *mut c_void,
 ) -> Code {
     unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.cast::<u8>(), n) };
+    if asked("bad-memory") && n > 4096 {
+        unsafe { *to.cast::<u8>().add(4096) ^= 0x10 };
+    }
     OK
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD8Async(to: u64, value: u8, n: usize, _: *mut c_void) -> Code {
     unsafe { std::ptr::write_bytes(to as *mut u8, value, n) };
+    if asked("bad-memset") && n > 4096 {
+        unsafe { *(to as *mut u8).add(4096) = 1 };
+    }
     OK
 }
 #[unsafe(no_mangle)]

@@ -1,7 +1,9 @@
 //! A stand-in for NCCL: collectives over files in a folder, right unless told to be wrong.
 //!
 //! `UNHANG_STANDIN_DIR` is the folder; `UNHANG_STANDIN` lists faults: `hang-id`, `hang-init`, `hang-first`,
-//! `fail-init`, `crash-init`, `wrong-sum`, `noise`, `slow`; `fail-init@NCCL_X` is one only where `NCCL_X` is set. Built by `tests/selftest.rs`.
+//! `fail-init`, `crash-init`, `wrong-sum`, `wrong-wire` (what is received from another rank), `noise`, `slow`,
+//! `old-tuning` (lines of 2.22), `no-tuning`; `fail-init@NCCL_X` is one only where `NCCL_X` is set, and
+//! `fail-link-0-2` fails between those two GPUs. Built by `tests/selftest.rs`.
 
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
@@ -20,6 +22,8 @@ struct Comm {
     rank: usize,
     ranks: usize,
     calls: usize,
+    /// In front of the names of its files: runs share the folder.
+    run: u32,
 }
 
 thread_local! {
@@ -49,7 +53,10 @@ fn log(rank: usize, text: &str) {
     let Some(path) = std::env::var_os("NCCL_DEBUG_FILE") else { return };
     let Ok(mut file) = fs::OpenOptions::new().create(true).append(true).open(path) else { return };
     let pid = std::process::id();
-    let _ = writeln!(file, "standin:{pid}:{pid} [{rank}] NCCL {text}");
+    // As NCCL writes it: up to the first dot.
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim().split('.').next().unwrap_or_default();
+    let _ = writeln!(file, "{host}:{pid}:{pid} [{rank}] NCCL {text}");
 }
 
 /// Hands in a part and waits for another's.
@@ -95,7 +102,10 @@ pub unsafe extern "C" fn ncclGetUniqueId(id: *mut Id) -> Code {
     if asked("hang-id") {
         hang();
     }
-    unsafe { (*id).0 = [7; 128] };
+    unsafe {
+        (*id).0 = [7; 128];
+        (&mut (*id).0)[..4].copy_from_slice(&std::process::id().to_le_bytes());
+    }
     OK
 }
 
@@ -107,7 +117,8 @@ pub unsafe extern "C" fn ncclCommInitRank(
     rank: c_int,
 ) -> Code {
     let (rank, ranks) = (rank as usize, ranks as usize);
-    assert_eq!(id.0, [7; 128], "the id came through");
+    assert_eq!(id.0[4..], [7; 124], "the id came through");
+    let run = u32::from_le_bytes(id.0[..4].try_into().unwrap());
     if asked("noise") {
         print!("\u{1b}]0;hello\u{7}@unhang {{ this is no event\n@unhang {{\"begin\":\"nothing\"}}\n");
         println!("{}", "x".repeat(300_000));
@@ -124,13 +135,19 @@ pub unsafe extern "C" fn ncclCommInitRank(
         log(rank, "WARN Bootstrap : no socket interface found");
         return 2;
     }
-    put(&format!("init.{rank}"), b"");
-    for other in 0..ranks {
-        get(&format!("init.{other}"));
+    let device = std::env::var("UNHANG_STANDIN_DEVICE").unwrap_or_default();
+    put(&format!("{run}.init.{rank}"), device.as_bytes());
+    let devices: Vec<String> = (0..ranks)
+        .map(|other| String::from_utf8(get(&format!("{run}.init.{other}"))).unwrap())
+        .collect();
+    if asked(&format!("fail-link-{}", devices.join("-"))) {
+        log(rank, "WARN Cuda failure 217 'peer access is not supported between these two devices'");
+        return 1;
     }
-    log(rank, "INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0");
+    let next = (rank + 1) % ranks;
+    log(rank, &format!("INFO Channel 00/0 : {rank}[0] -> {next}[0] [send] via NET/Socket/0"));
     log(rank, &format!("INFO ncclCommInitRank comm 0x55 rank {rank} nranks {ranks} cudaDev 0 nvmlDev 0 busId 1000 commId 0x77 - Init COMPLETE"));
-    let made = Box::new(Comm { rank, ranks, calls: 0 });
+    let made = Box::new(Comm { rank, ranks, calls: 0, run });
     unsafe { *comm = Box::into_raw(made).cast() };
     OK
 }
@@ -151,11 +168,12 @@ unsafe fn exchange(comm: *mut c_void, part: &[u8]) -> (Vec<Vec<u8>>, usize) {
     }
     let call = comm.calls;
     comm.calls += 1;
-    put(&format!("{call}.{}", comm.rank), part);
-    let parts = (0..comm.ranks).map(|rank| get(&format!("{call}.{rank}"))).collect();
+    let run = comm.run;
+    put(&format!("{run}.{call}.{}", comm.rank), part);
+    let parts = (0..comm.ranks).map(|rank| get(&format!("{run}.{call}.{rank}"))).collect();
     // Whoever reached this call has read everything of the one before the last.
     if call >= 2 {
-        let _ = fs::remove_file(folder().join(format!("{}.{}", call - 2, comm.rank)));
+        let _ = fs::remove_file(folder().join(format!("{run}.{}.{}", call - 2, comm.rank)));
     }
     (parts, comm.rank)
 }
@@ -212,7 +230,14 @@ pub unsafe extern "C" fn ncclAllReduce(
     comm: *mut c_void,
     _: *mut c_void,
 ) -> Code {
-    let (parts, _) = unsafe { exchange(comm, read(from, count * size(kind))) };
+    let (parts, rank) = unsafe { exchange(comm, read(from, count * size(kind))) };
+    let bytes = count * size(kind);
+    // As rank 0 of NCCL 2.24 and later prints it, or of those before.
+    if rank == 0 && asked("old-tuning") {
+        log(rank, &format!("INFO {bytes} Bytes -> Algo 0 proto 1 time 9.5"));
+    } else if rank == 0 && !asked("no-tuning") {
+        log(rank, &format!("INFO AllReduce: {bytes} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..1}}"));
+    }
     unsafe { write(to, &reduce(&parts, kind, op)) };
     OK
 }
@@ -311,6 +336,9 @@ pub unsafe extern "C" fn ncclGroupEnd() -> Code {
             let len = u64::from_le_bytes(len.try_into().unwrap()) as usize;
             if to == rank {
                 unsafe { write(*at as *mut c_void, &after[..len.min(*n)]) };
+                if asked("wrong-wire") && *peer != rank {
+                    unsafe { *(*at as *mut u8) ^= 1 };
+                }
             }
             rest = &after[len..];
         }

@@ -40,7 +40,7 @@ pub(super) fn run(args: &SelftestArgs, common: &Common, place: &Place) -> anyhow
     let Some(mut plan) = plan_of(args, Some((seat, place.world)))? else {
         return Ok(exit::BROKEN);
     };
-    let library = library_of(args, &mut plan)?;
+    let library = library_of(args, common, &mut plan)?;
     let first = place.rank == 0;
     let text = args.format != Format::Json;
     if first && text {

@@ -13,11 +13,12 @@
 
 use std::ops::Range;
 
-/// Known in every rule: the ranks and hosts that a finding is about, how often it was seen, where a
+/// Known in every rule: the ranks and hosts that a finding is about, how often it was seen, the pid
+/// of the rank (where it is one) and the place of its process (`on node-3`, else `on its host`), where a
 /// setting belongs (`on node-3`, `on every host`), whether the job spans several hosts, and the
 /// frameworks that the logs show.
 pub const ALWAYS: &[&str] = &[
-    "ranks", "hosts", "count", "where", "spread", "nccl", "gloo", "torch", "vllm",
+    "ranks", "hosts", "count", "pid", "there", "where", "spread", "nccl", "gloo", "torch", "vllm",
 ];
 
 /// What is wrong with a template: message and place in it.

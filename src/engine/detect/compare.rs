@@ -251,6 +251,14 @@ pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     if found.iter().any(told) {
         found.retain(|f| f.id != "GLOO002");
     }
+    // Its own words: on one host that works.
+    if super::stack::one_host(scene) {
+        found.retain(|f| f.id != "GLOO002" || f.role != Role::Note);
+    }
+    // How many ranks there are is what they disagree on.
+    if found.iter().any(|f| f.id == "LAUNCH003") {
+        found.retain(|f| f.id != "RANK005");
+    }
     let mesh = found.iter().position(|f| f.id == "GLOO001");
     let loopback = found.iter().position(|f| f.id == "NET009");
     if let (Some(mesh), Some(loopback)) = (mesh, loopback) {

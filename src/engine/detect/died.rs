@@ -288,46 +288,65 @@ fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
     if !proven {
         return;
     }
-    let closed_any = scene.all_records().any(|(_, r)| !r.closed.is_empty());
-    if !closed_any {
+    let closings = closings(scene);
+    if closings.is_empty() {
         return;
     }
-    let (by_host, behind) = (ranks_by_host(scene), behind(scene));
-    // NCCL counts the local ranks of a host in the order of ranks.
-    let rank_on = |host: &str, local: u32| by_host.get(host)?.get(local as usize).copied();
-    for rec in &scene.ranks.ranks {
-        let Some(host) = rec.host.as_deref() else {
+    let behind = behind(scene);
+    for closing in closings {
+        let Some(rank) = closing.by else {
             continue;
         };
+        // What a torn log does not show may have been there.
+        let torn = || {
+            let closer = scene.ranks.ranks.get(rank as usize);
+            closer.is_some_and(|closer| scene.records(closer).any(|r| r.torn))
+        };
+        if closing.after || rank == closing.seen_by || !behind.contains(&rank) || torn() {
+            continue;
+        }
+        ended.entry(rank).or_insert(Ended {
+            how: format!("rank {} saw its connections close", closing.seen_by),
+            signal: None,
+            exit: None,
+            raised: None,
+            line: closing.line,
+            confidence: Confidence::Likely,
+        });
+    }
+}
+
+/// A connection that a rank saw close.
+struct Closing<'a> {
+    seen_by: u32,
+    line: &'a Kept,
+    /// Who closed it, where NCCL says which local rank did.
+    by: Option<u32>,
+    /// The rank had given up before: then everybody is on the way out.
+    after: bool,
+}
+
+fn closings<'a>(scene: &Scene<'a>) -> Vec<Closing<'a>> {
+    let by_host = ranks_by_host(scene);
+    // NCCL counts the local ranks of a host in the order of ranks.
+    let rank_on = |host: &str, local: u32| by_host.get(host)?.get(local as usize).copied();
+    let mut found = Vec::new();
+    for rec in &scene.ranks.ranks {
         let gave_up = scene.gave_up(rec);
-        for record in scene.records(rec) {
-            for closed in &record.closed {
-                let place = closed.line.place;
-                let after = gave_up
+        for closed in scene.records(rec).flat_map(|r| &r.closed) {
+            let place = closed.line.place;
+            let by = rec.host.as_deref().zip(closed.local);
+            found.push(Closing {
+                seen_by: rec.rank,
+                line: &closed.line,
+                by: by.and_then(|(host, local)| rank_on(host, local)),
+                after: gave_up
                     .iter()
-                    .any(|(source, line)| *source == place.source && *line < place.number);
-                let Some(rank) = closed.local.and_then(|local| rank_on(host, local)) else {
-                    continue;
-                };
-                // What a torn log does not show may have been there.
-                let torn = || {
-                    let closer = scene.ranks.ranks.get(rank as usize);
-                    closer.is_some_and(|closer| scene.records(closer).any(|r| r.torn))
-                };
-                if after || rank == rec.rank || !behind.contains(&rank) || torn() {
-                    continue;
-                }
-                ended.entry(rank).or_insert(Ended {
-                    how: format!("rank {} saw its connections close", rec.rank),
-                    signal: None,
-                    exit: None,
-                    raised: None,
-                    line: &closed.line,
-                    confidence: Confidence::Likely,
-                });
-            }
+                    .any(|(source, line)| *source == place.source && *line < place.number),
+            });
         }
     }
+    found
 }
 
 fn ranks_by_host<'a>(scene: &'a Scene<'_>) -> BTreeMap<&'a str, Vec<u32>> {
@@ -451,11 +470,11 @@ fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Findin
             }
         }
     }
-    let closed = scene
-        .all_records()
-        .flat_map(|(rank, r)| r.closed.iter().map(move |c| (rank, c)));
-    for (rank, closed) in closed.take(3) {
-        draft.evidence(&closed.line, rank);
+    // A line about another local rank, or of a rank that had given up, proves nothing about this one.
+    let closings = closings(scene);
+    let about = |c: &&Closing<'_>| !c.after && c.by.is_none_or(|by| ended.contains_key(&by));
+    for closing in closings.iter().filter(about).take(3) {
+        draft.evidence(closing.line, Some(closing.seen_by));
     }
     Some(draft.build())
 }

@@ -212,6 +212,15 @@ impl<'a> Draft<'a> {
         let count = self.count.max(kept).to_string();
         let first = about.first().copied();
         let scene = self.scene;
+        let one = first
+            .filter(|_| about.len() == 1)
+            .and_then(|rank| scene.ranks.ranks.get(rank as usize));
+        let pid = one.and_then(|rec| rec.pid);
+        let there = match one.and_then(|rec| rec.host.as_deref()) {
+            Some(host) => format!("on {host}"),
+            None if about.len() > 1 => "on their hosts".to_owned(),
+            None => "on its host".to_owned(),
+        };
         let place = if scene.frameworks.spread() {
             "on every host"
         } else {
@@ -225,6 +234,8 @@ impl<'a> Draft<'a> {
                 .get(name)
                 .cloned()
                 .or_else(|| scene.frameworks.fact(name))
+                .or_else(|| pid.filter(|_| name == "pid").map(|pid| pid.to_string()))
+                .or_else(|| (name == "there").then(|| there.clone()))
                 .or_else(|| (name == "where").then(|| place.to_owned()))
                 .or_else(|| scene.env_of(first?, name).map(str::to_owned)),
         };

@@ -31,8 +31,53 @@ pub(super) fn add(
         "VLLM005" => gpus_asked(captures, draft),
         "VER002" => known_versions(scene, draft),
         "WAIT001" => timeouts(scene, records, draft),
+        "LAUNCH003" => sizes(scene, draft),
         "COLL005" => fingerprints(scene, records, draft),
         _ => {}
+    }
+}
+
+/// Which rank counts how many ranks in one communicator: that tells where to change it.
+fn sizes(scene: &Scene<'_>, draft: &mut Draft<'_>) {
+    let Some(comm) = scene.ranks.comms.iter().find(|comm| {
+        let sizes = comm
+            .members
+            .values()
+            .map(|m| scene.job.members[m.ix()].nranks);
+        sizes
+            .filter(|size| *size > 0)
+            .collect::<BTreeSet<u32>>()
+            .len()
+            > 1
+    }) else {
+        return;
+    };
+    let mut by_size: BTreeMap<u32, (BTreeSet<u32>, BTreeSet<String>)> = BTreeMap::new();
+    let mut lines: BTreeMap<u32, (&Kept, u32)> = BTreeMap::new();
+    for (rank, member) in &comm.members {
+        let member = &scene.job.members[member.ix()];
+        let Some(line) = member.start_line.as_ref().filter(|_| member.nranks > 0) else {
+            continue;
+        };
+        let (ranks, hosts) = by_size.entry(member.nranks).or_default();
+        ranks.insert(*rank);
+        hosts.extend(scene.job.records[member.writer.ix()].host.clone());
+        lines.entry(member.nranks).or_insert((line, *rank));
+    }
+    let told = by_size.iter().map(|(size, (ranks, hosts))| {
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        let on = match hosts.is_empty() {
+            true => String::new(),
+            false => format!(
+                " on {}",
+                super::draft::host_names(hosts, scene.hosts().len())
+            ),
+        };
+        format!("{size} on {noun} {}{on}", ranges(ranks.iter().copied()))
+    });
+    draft.fact("who", told.collect::<Vec<_>>().join(", "));
+    for (line, rank) in lines.into_values() {
+        draft.evidence(line, Some(rank));
     }
 }
 

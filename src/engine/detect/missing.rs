@@ -148,6 +148,8 @@ fn absent_from_init(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         .fact("present", ranges(waiting.iter().copied()))
         .fact("logged", known.logged())
         .fact("mute", mute(scene, &accused))
+        .fact("empty", empty(scene, &accused))
+        .fact("further", further(scene, comm, &accused))
         .ranks(world_ranks(scene, comm, &waiting))
         .accuse(accused)
         .sure(confidence);
@@ -232,6 +234,36 @@ fn mute(scene: &Scene<'_>, ranks: &BTreeSet<u32>) -> String {
     ranges(mute)
 }
 
+/// Those of the ranks whose log is there and has not one line.
+fn empty(scene: &Scene<'_>, ranks: &BTreeSet<u32>) -> String {
+    let empty = ranks.iter().copied().filter(|rank| {
+        let rec = scene.ranks.ranks.get(*rank as usize);
+        rec.is_some_and(|rec| rec.has_source && !rec.was_seen())
+    });
+    ranges(empty)
+}
+
+/// Those of the ranks that share another communicator, which stands, with one of those that wait: they came
+/// once, and it is a further group that they did not make.
+fn further(scene: &Scene<'_>, comm: &CommRec, ranks: &BTreeSet<u32>) -> String {
+    let world = |comm: &CommRec, rank: &u32| scene.ranks.world_rank(scene.job, comm, *rank);
+    let waiting: BTreeSet<u32> = comm.members.keys().filter_map(|r| world(comm, r)).collect();
+    let mut shared: BTreeSet<u32> = BTreeSet::new();
+    for other in scene.ranks.comms.iter().filter(|c| c.ix != comm.ix) {
+        let complete = other
+            .members
+            .iter()
+            .filter(|(_, m)| scene.job.members[m.ix()].complete);
+        let of_it: BTreeSet<u32> = complete
+            .filter_map(|(rank, _)| world(other, rank))
+            .collect();
+        if !of_it.is_disjoint(&waiting) {
+            shared.extend(of_it);
+        }
+    }
+    ranges(ranks.intersection(&shared).copied())
+}
+
 /// Up to 2.22 START is printed only after the bootstrap: ranks that wait in it end with
 /// `Using network`, the missing ones have no such line.
 fn not_in_bootstrap(scene: &Scene<'_>) -> Option<Finding> {
@@ -259,6 +291,7 @@ fn not_in_bootstrap(scene: &Scene<'_>) -> Option<Finding> {
         .fact("present", ranges(waiting.iter().map(|r| r.rank)))
         .fact("logged", known.logged())
         .fact("mute", mute(scene, &accused))
+        .fact("empty", empty(scene, &accused))
         .fact(
             "nranks",
             scene.ranks.world.map(|w| w.to_string()).unwrap_or_default(),

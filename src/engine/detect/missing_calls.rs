@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::circle::{self, Step};
 use super::mismatch::{comm_name, comm_words, comparable, first_difference, line_of, op_count};
 use super::{Draft, Scene, ranges, wait};
 use crate::engine::finding::Finding;
@@ -63,6 +64,11 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         let symptom = any_root && roots.is_empty();
         found.extend(finding(scene, lag, roots, symptom));
     }
+    if !any_root && !lags.is_empty() && wait::stands_still(scene) {
+        let steps = lags.iter().map(|lag| step(scene, lag)).collect();
+        let circle = circle::close(scene, steps, found, &["RANK001"]);
+        found.extend(circle.map(Draft::build));
+    }
     let mismatch = found
         .iter()
         .any(|f| f.class == Class::MismatchedCollective && f.role == Role::Cause);
@@ -102,6 +108,23 @@ fn lag<'a>(scene: &Scene<'_>, comm: &'a CommRec) -> Option<Lag<'a>> {
         behind,
         ahead,
     })
+}
+
+fn step(scene: &Scene<'_>, lag: &Lag<'_>) -> Step {
+    let comm = lag.comm;
+    let reference = &scene.job.comms[comm.ix.ix()].reference;
+    let at = usize::try_from(lag.common).ok();
+    let call = at.and_then(|at| reference.get(at));
+    let name = call.map_or("a call", |call| scene.job.calls[*call as usize].func.name());
+    Step {
+        who: lag.ahead_world.clone(),
+        call: format!(
+            "{name} number {} on {}",
+            lag.common + 1,
+            comm_words(scene, comm)
+        ),
+        whom: lag.behind_world.clone(),
+    }
 }
 
 fn finding(

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
+use super::circle::{self, Step};
 use super::join::{contradiction, name_others, says};
 use super::wait::{self, End};
 use super::{Draft, Scene, ranges};
@@ -46,13 +47,24 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     for (answer, comm) in &comms {
         apart.extend(Apart::of(scene, &ids, answer, comm));
     }
-    let roots = roots(&apart);
-    for (apart, roots) in apart.iter().zip(roots).take(MOST_COMMS) {
-        new.extend(if apart.differ() {
+    let roots_of = roots(&apart);
+    for (apart, roots) in apart.iter().zip(&roots_of).take(MOST_COMMS) {
+        let mut finding = if apart.differ() {
             differ(scene, apart)
         } else {
-            behind(scene, apart, roots)
-        });
+            behind(scene, apart, roots.clone())
+        };
+        // Who is waited for there waits in another one.
+        let led = roots.is_empty() && roots_of.iter().any(|roots| !roots.is_empty());
+        if let Some(finding) = finding.as_mut().filter(|f| led && f.accused.is_empty()) {
+            finding.role = Role::Symptom;
+        }
+        new.extend(finding);
+    }
+    if !apart.is_empty() && roots_of.iter().all(BTreeSet::is_empty) && wait::stands_still(scene) {
+        let steps = apart.iter().filter_map(Apart::step).collect();
+        let circle = circle::close(scene, steps, &mut new, &["RAS001"]);
+        new.extend(circle.map(finish));
     }
     new.extend(silent(scene, &ids, &comms, found));
     for finding in new {
@@ -168,10 +180,10 @@ impl Ids {
 }
 
 fn told(scene: &Scene<'_>, answer: &Answer) -> Told {
-    let world = scene.ranks.world.unwrap_or(answer.reply.largest);
+    let world = scene.ranks.world.or(answer.reply.world());
     let mut told = Told::new();
     let whole = answer.reply.comms.iter();
-    let whole = whole.filter(|comm| comm.nranks == Some(world));
+    let whole = whole.filter(|comm| world.is_some() && comm.nranks == world);
     for process in whole.flat_map(processes_of) {
         let (Some(rank), Some(place)) = (process.rank, place(process)) else {
             continue;
@@ -202,12 +214,12 @@ fn pids(scene: &Scene<'_>) -> Pids {
 
 impl<'s> Places<'s> {
     fn of(scene: &'s Scene<'_>, ids: &'s Ids, answer: &Answer, comm: &RasComm) -> Self {
-        let world = scene.ranks.world.unwrap_or(answer.reply.largest);
+        let world = scene.ranks.world.or(answer.reply.world());
         Self {
             told: ids.told.get(&answer.source),
             scene,
             known: known(scene, comm.hash),
-            whole: comm.nranks == Some(world),
+            whole: world.is_some() && comm.nranks == world,
             pids: &ids.pids,
         }
     }
@@ -316,6 +328,30 @@ impl<'a> Apart<'a> {
         !self.behind.is_disjoint(&self.ahead)
     }
 
+    /// The function in which most ranks are ahead says what they wait in: its launches by rank, and the least.
+    fn waited_in(&self) -> Option<(&'a str, &BTreeMap<u32, u64>, u64)> {
+        let (function, launched) = self.launched.iter().max_by_key(|(_, ranks)| {
+            let least = ranks.values().min().copied();
+            ranks.values().filter(|n| Some(**n) > least).count()
+        })?;
+        Some((function, launched, launched.values().min().copied()?))
+    }
+
+    /// Who waits in it for whom; `None` where that is unknown.
+    fn step(&self) -> Option<Step> {
+        let (function, _, least) = self.waited_in().filter(|_| !self.differ())?;
+        Some(Step {
+            who: self.ahead.clone(),
+            call: format!(
+                "{} number {} on communicator {}",
+                function_name(function),
+                least + 1,
+                self.name()
+            ),
+            whom: self.behind.clone(),
+        })
+    }
+
     fn worlds(&self, ranks: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
         ranks
             .into_iter()
@@ -364,12 +400,7 @@ fn roots(apart: &[Apart<'_>]) -> Vec<BTreeSet<u32>> {
 
 /// Ranks that have launched less than the others.
 fn behind(scene: &Scene<'_>, apart: &Apart<'_>, roots: BTreeSet<u32>) -> Option<Finding> {
-    // The function in which most ranks are ahead says what they wait in.
-    let (function, launched) = apart.launched.iter().max_by_key(|(_, ranks)| {
-        let least = ranks.values().min().copied();
-        ranks.values().filter(|n| Some(**n) > least).count()
-    })?;
-    let least = launched.values().min().copied()?;
+    let (function, launched, least) = apart.waited_in()?;
     let (behind, ahead): (Vec<u32>, Vec<u32>) =
         launched.keys().partition(|rank| launched[rank] == least);
     let further = || ahead.iter().map(|rank| launched[rank]);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::said::said;
 use super::stack::last_words;
 use super::{Draft, Scene, wait};
+use crate::engine::demux::Writer;
 use crate::engine::finding::Finding;
 use crate::engine::ids::SourceId;
 use crate::engine::job::RankRec;
@@ -77,7 +78,7 @@ fn silent(scene: &Scene<'_>) -> Option<Finding> {
 /// `Worker_TP1, pid 3666`: how the rank is found among the processes of its host.
 fn process_name(scene: &Scene<'_>, rec: &RankRec) -> String {
     let mut writers = rec.writers.iter().map(|w| &scene.writers[w.ix()]);
-    let name = writers.find_map(|w| Scene::name_of(w)).map(str::to_owned);
+    let name = writers.find_map(Writer::name).map(str::to_owned);
     let pid = rec.pid.map(|pid| format!("pid {pid}"));
     name.into_iter().chain(pid).collect::<Vec<_>>().join(", ")
 }

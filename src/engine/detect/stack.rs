@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Scene;
-use crate::engine::demux::Hint;
+use crate::engine::demux::{Hint, Writer};
 use crate::engine::job::{Kept, RankRec, Stack};
 
 /// Frameworks, and whether there are several hosts.
@@ -21,7 +21,7 @@ impl Frameworks {
             .fold(Stack::default(), |all, (_, r)| all.and(r.stack));
         // Only PyTorch writes dumps.
         stack.torch |= !scene.recorded.by_rank.is_empty() || !scene.recorded.nobodys.is_empty();
-        let names = scene.writers.iter().filter_map(Scene::name_of);
+        let names = scene.writers.iter().filter_map(Writer::name);
         // What vLLM calls its processes; its workers' other names are also used elsewhere.
         let vllm = names.into_iter().any(|name| {
             ["EngineCore", "APIServer", "VllmWorker"]
@@ -68,6 +68,12 @@ pub(super) fn several_hosts(scene: &Scene<'_>) -> bool {
     let nodes = hints.iter().filter(|h| matches!(h, Hint::Node(_))).count();
     let hosts = hints.iter().filter(|h| matches!(h, Hint::Host(_))).count();
     scene.hosts().len() > 1 || nodes > 1 || hosts > 1
+}
+
+/// True if the job is known to run on one host only.
+pub(super) fn one_host(scene: &Scene<'_>) -> bool {
+    let known = scene.ranks.ranks.iter().all(|rec| rec.host.is_some());
+    known && scene.hosts().len() == 1 && !several_hosts(scene)
 }
 
 /// The line that says best where a rank is: the last of its own work, else its last one.

@@ -6,6 +6,7 @@ use super::{Draft, Scene, ranges};
 use crate::engine::catalog::variables::{Kind, Variable, find};
 use crate::engine::finding::Finding;
 use crate::engine::job::Kept;
+use crate::engine::vocab::Role;
 
 /// What one setting was seen on.
 #[derive(Default)]
@@ -30,6 +31,8 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             seen.line.get_or_insert((line, rank));
         }
     }
+    // What a finding is about, or asks to unset, is told there.
+    settings.retain(|(name, _), _| !found.iter().any(|f| is_about(f, name)));
     if settings.is_empty() {
         return;
     }
@@ -60,6 +63,12 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     }
     draft.note();
     found.push(draft.build());
+}
+
+/// True if a finding names the variable as the thing to change.
+fn is_about(finding: &Finding, name: &str) -> bool {
+    let mut unset = finding.fixes.iter().flat_map(|fix| &fix.unset);
+    finding.role != Role::Note && (finding.title.contains(name) || unset.any(|u| u == name))
 }
 
 /// The variable, if it is a workaround.

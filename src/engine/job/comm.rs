@@ -254,6 +254,8 @@ pub struct Member {
     pub writer: WriterIx,
     /// Rank in the communicator; `u32::MAX` if its start was not seen.
     pub rank: u32,
+    /// How many ranks the communicator has, as this one says; 0 if its start was not seen.
+    pub nranks: u32,
     /// CUDA device.
     pub cuda_dev: u32,
     /// Physical index.
@@ -306,6 +308,7 @@ impl Member {
     pub(super) fn new(comm: CommIx, writer: WriterIx, init: &CommInit) -> Self {
         Self {
             rank: init.rank,
+            nranks: init.nranks,
             cuda_dev: init.cuda_dev,
             nvml_dev: init.nvml_dev,
             bus_id: Some(init.bus_id),
@@ -319,6 +322,7 @@ impl Member {
             comm,
             writer,
             rank: u32::MAX,
+            nranks: 0,
             cuda_dev: 0,
             nvml_dev: None,
             bus_id: None,

@@ -73,7 +73,10 @@ impl Job {
             .iter()
             .find_map(|r| r.active)
             .map(|m| &self.members[m.ix()]);
-        let name = rec.writers.iter().find_map(|w| name_of(&writers[w.ix()]));
+        let name = rec
+            .writers
+            .iter()
+            .find_map(|w| writers[w.ix()].name().map(str::to_owned));
         let comms: BTreeSet<usize> = rec
             .writers
             .iter()
@@ -114,7 +117,7 @@ impl Job {
         });
         RankView {
             rank: None,
-            name: name_of(&writers[ix]),
+            name: writers[ix].name().map(str::to_owned),
             host: record.host.clone(),
             pid: record.pid.or(hinted),
             gpu: None,
@@ -321,16 +324,6 @@ impl Job {
             values: values.collect(),
         }
     }
-}
-
-fn name_of(writer: &Writer) -> Option<String> {
-    writer.hints.iter().find_map(|h| {
-        if let Hint::Name(name) = h {
-            Some(name.clone())
-        } else {
-            None
-        }
-    })
 }
 
 /// The physical index where it is printed, else the CUDA device.

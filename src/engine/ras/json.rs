@@ -1,7 +1,7 @@
 //! The JSON report (since 2.28.7): it judges nothing, so the counts are compared here.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use memchr::memmem;
 use rustc_hash::FxHashMap;
@@ -46,6 +46,8 @@ struct Rank {
     rank: u32,
     host: Option<String>,
     pid: Option<i64>,
+    #[serde(default)]
+    cuda_dev: i64,
     #[serde(default)]
     status: Status,
     #[serde(default)]
@@ -99,6 +101,13 @@ pub(super) fn parse(at: Lines, body: &[u8]) -> Result<Reply, Refused> {
         stamp: report.timestamp,
         ..Reply::default()
     };
+    let ranks = report
+        .communicators
+        .iter()
+        .take(COMMS)
+        .flat_map(|c| &c.ranks);
+    let gpus: BTreeSet<_> = ranks.map(|r| (&r.host, r.pid, r.cuda_dev)).collect();
+    reply.gpus = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
     for comm in report.communicators.into_iter().take(COMMS) {
         // More ranks than any job has are not believed.
         if comm.size > limits::RANKS {

@@ -21,6 +21,7 @@ const RANKS: usize = 1 << 17;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum About {
     Nothing,
+    Job,
     Table,
     Lost,
     Dead,
@@ -93,6 +94,10 @@ impl Parser {
             self.heading(words);
             return;
         }
+        if self.about == About::Job {
+            self.job_row(words);
+            return;
+        }
         if self.about == About::Table {
             self.table_row(words);
             return;
@@ -113,6 +118,7 @@ impl Parser {
             b"No communicator data collected!" => self.end_seen = true,
             b"INCOMPLETE" => self.about = About::Lost,
             b"DEAD" => self.about = About::Dead,
+            text if text.starts_with(b"(total) ") => self.about = About::Job,
             text if text.starts_with(b"Group ") => self.about = About::Table,
             text if text.starts_with(b"=") => {}
             _ => {
@@ -153,6 +159,17 @@ impl Parser {
             let at = self.reply.comms.len() - 1;
             self.by_hash.insert(hash, at);
             self.comm = Some(at);
+        }
+    }
+
+    /// `      8          2            1         16       16`: the last is all GPUs.
+    fn job_row(&mut self, words: Cursor<'_>) {
+        let fields = words.0.split(|b| *b == b' ').filter(|f| !f.is_empty());
+        let numbers: Option<Vec<u32>> = fields
+            .map(|field| std::str::from_utf8(field).ok()?.parse().ok())
+            .collect();
+        if let Some([.., gpus]) = numbers.as_deref().filter(|n| n.len() == 5) {
+            self.reply.gpus = *gpus;
         }
     }
 

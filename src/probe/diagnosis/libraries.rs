@@ -3,12 +3,13 @@
 use super::Trouble;
 use crate::engine::vocab::FixKind;
 use crate::probe::facts::Facts;
-use crate::probe::libraries::{Libraries, Package, version_of};
+use crate::probe::libraries::{Libraries, Package, Pin, version_of};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Trouble>) {
     let libraries = &facts.libraries;
     clashes(libraries, found);
     versions(libraries, found);
+    pins(libraries, found);
     cuda(facts, found);
     if libraries.not_loaded
         && let Some(pid) = facts.pid
@@ -63,7 +64,11 @@ fn versions(libraries: &Libraries, found: &mut Vec<Trouble>) {
                     torch.version, installed.version
                 ),
             )
-            .why("a newer one mostly works; every host has to have the same"),
+            .why("a newer one mostly works; every host has to have the same")
+            .fix(
+                FixKind::Host,
+                format!("to go back: pip install {name}=={version}"),
+            ),
         );
     }
     let wheel = libraries.nccl.iter().find(|n| n.origin.contains("Python"));
@@ -89,6 +94,60 @@ fn versions(libraries: &Libraries, found: &mut Vec<Trouble>) {
             )
             .why("what loads libnccl first decides; hosts that differ in this have two versions in one job")
             .fix(FixKind::Env, "take its folder out of LD_LIBRARY_PATH; `unhang doctor --pid PID` of a rank says which one is used"),
+        );
+    }
+}
+
+/// CUDA's packages that are not those that torch was built with. NCCL's has a trouble of its own.
+fn pins(libraries: &Libraries, found: &mut Vec<Trouble>) {
+    let Some(torch) = libraries.package("torch") else {
+        return;
+    };
+    let pins = || {
+        let pins = libraries.pins.iter();
+        pins.filter(|pin| !pin.name.starts_with("nvidia-nccl"))
+    };
+    let other = |pin: &&Pin| pin.installed.as_ref().is_some_and(|v| *v != pin.wanted);
+    let conflicts: Vec<&Pin> = pins().filter(other).collect();
+    let install = |pins: &[&Pin]| {
+        let names = pins
+            .iter()
+            .map(|pin| format!("{}=={}", pin.name, pin.wanted));
+        format!("pip install {}", names.collect::<Vec<_>>().join(" "))
+    };
+    if !conflicts.is_empty() {
+        let list = conflicts.iter().map(|pin| {
+            let installed = pin.installed.as_deref().unwrap_or_default();
+            format!("{} {} ({installed} is installed)", pin.name, pin.wanted)
+        });
+        found.push(
+            Trouble::note(
+                "cuda-packages-not-torch's",
+                format!(
+                    "torch {} asks for {}",
+                    torch.version,
+                    list.collect::<Vec<_>>().join(", ")
+                ),
+            )
+            .why("torch loads these libraries by itself; another version may lack a symbol, or fail in the middle of a run")
+            .fix(FixKind::Host, install(&conflicts)),
+        );
+    }
+    // Where none is there, a distribution brings the libraries in another way.
+    let missing: Vec<&Pin> = pins().filter(|pin| pin.installed.is_none()).collect();
+    if !missing.is_empty() && missing.len() < pins().count() {
+        let names: Vec<&str> = missing.iter().map(|pin| pin.name.as_str()).collect();
+        found.push(
+            Trouble::note(
+                "cuda-packages-missing",
+                format!(
+                    "torch {} asks for packages that are not installed: {}",
+                    torch.version,
+                    names.join(", ")
+                ),
+            )
+            .why("`import torch` fails unless the system has these libraries")
+            .fix(FixKind::Host, install(&missing)),
         );
     }
 }

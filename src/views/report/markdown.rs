@@ -71,14 +71,8 @@ impl Page<'_> {
         );
         let summary = self.plain(&verdict.summary);
         self.paragraph(&format!("**{summary}** ({})", verdict.confidence));
-        let ranks = words::ranks(verdict.ranks.iter().copied());
-        let hosts = words::hosts(verdict.hosts.iter().map(String::as_str));
-        let guilty: Vec<String> = [ranks, hosts]
-            .into_iter()
-            .filter(|t| !t.is_empty())
-            .collect();
         for (label, text) in [
-            (words::guilt(verdict.state), guilty.join(" on ")),
+            (words::guilt(verdict.state), words::guilty(self.snapshot)),
             ("see also", verdict.other_causes.join(", ")),
         ] {
             if !text.is_empty() {
@@ -151,7 +145,7 @@ impl Page<'_> {
             let (id, title, who) = (
                 self.plain(&finding.id),
                 self.plain(&finding.title),
-                self.plain(&who(finding)),
+                self.plain(&who(&self.snapshot.job, finding)),
             );
             let who = if who.is_empty() {
                 who

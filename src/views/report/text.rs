@@ -7,6 +7,7 @@ use crate::views::escape::{self, Glyphs};
 use crate::views::words;
 
 use super::addresses::AddressTable;
+use super::excerpt::shortened;
 use super::page::{HANG, Page, Shape, Tone};
 use super::{Outline, ReportOptions, place, who};
 
@@ -157,19 +158,12 @@ impl Text<'_> {
         }
         self.page
             .paragraph(self.shape(1), Tone::Strong, &verdict.summary);
-        let ranks = words::ranks(verdict.ranks.iter().copied());
-        let hosts = words::hosts(verdict.hosts.iter().map(String::as_str));
-        let guilty = match (ranks.is_empty(), hosts.is_empty()) {
-            (true, true) => String::new(),
-            (false, false) => format!("{ranks} on {hosts}"),
-            _ => ranks + &hosts,
-        };
         let label = format!("{}: ", words::guilt(verdict.state));
         self.page.labelled(
             self.hanging(1, HANG),
             (Tone::Plain, &label),
             Tone::Bad,
-            &guilty,
+            &words::guilty(self.snapshot),
         );
         let others = verdict.other_causes.join(", ");
         self.page.labelled(
@@ -305,7 +299,7 @@ impl Text<'_> {
             7
         };
         for finding in shown {
-            let who = who(finding);
+            let who = who(&self.snapshot.job, finding);
             let named = names_ranks(&finding.title);
             let title = if who.is_empty() || (named && !self.verbose) {
                 finding.title.clone()
@@ -527,22 +521,4 @@ fn fitted(title: &str, room: usize, lines: usize, glyphs: Glyphs) -> String {
 fn split<T>(items: &[T], limit: usize) -> (&[T], usize) {
     let shown = &items[..items.len().min(limit)];
     (shown, items.len() - shown.len())
-}
-
-/// Takes out of a line of a log that does not fit what says nothing to a person: addresses of buffers,
-/// and where Python's packages are installed. What is still too long is cut at its end.
-fn shortened(text: &str, room: usize, lines: usize, glyphs: Glyphs) -> String {
-    let text = escape::harmless(text, glyphs);
-    if text.chars().count() <= room.saturating_mul(lines) {
-        return text.into_owned();
-    }
-    let dots = glyphs.ellipsis();
-    let words = text.split(' ').map(|word| match word {
-        pointer if pointer.starts_with("0x") && pointer.len() > 10 => format!("0x{dots}"),
-        path => match path.split_once("/site-packages/") {
-            Some((before, rest)) if before.starts_with('"') => format!("\"{dots}/{rest}"),
-            _ => path.to_owned(),
-        },
-    });
-    words.collect::<Vec<_>>().join(" ")
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::p2p::Unmatched;
 use super::stand::{Lag, Stand};
 use super::{Draft, MOST_GROUPS, Scene, Waits, at_site, cite, site};
+use crate::engine::detect::circle::{self, Step};
 use crate::engine::detect::ranges;
 use crate::engine::dump::{Common, Entry};
 use crate::engine::finding::Finding;
@@ -163,7 +164,7 @@ pub(super) fn circle(
     found: &mut Vec<Finding>,
 ) {
     let common = &scene.job.recorder.common;
-    let mut steps: Vec<(BTreeSet<u32>, String, &BTreeSet<u32>)> = Vec::new();
+    let mut steps: Vec<Step> = Vec::new();
     for stand in stands {
         let Stand::Behind(lag) = stand else { continue };
         let entry = lag
@@ -173,46 +174,25 @@ pub(super) fn circle(
         let call =
             entry.map(|e| format!("{}{}", common.call(e.call).function(), at_site(common, e)));
         let call = format!("{} of {}", call.unwrap_or_default(), lag.group.name);
-        steps.push((lag.ahead.clone(), call, &lag.behind));
+        steps.push(Step {
+            who: lag.ahead.clone(),
+            call,
+            whom: lag.behind.clone(),
+        });
     }
-    let peers: Vec<BTreeSet<u32>> = pairs.iter().map(|p| BTreeSet::from([p.peer])).collect();
-    for (pair, peer) in pairs.iter().zip(&peers) {
+    for pair in pairs {
         let entry = pair.entry;
         let call = format!(
             "{}{}",
             common.call(entry.call).function(),
             at_site(common, entry)
         );
-        steps.push((BTreeSet::from([pair.waits]), call, peer));
+        steps.push(Step {
+            who: BTreeSet::from([pair.waits]),
+            call,
+            whom: BTreeSet::from([pair.peer]),
+        });
     }
-    let Some(mut draft) = Draft::new(scene, "FR006") else {
-        return;
-    };
-    let names = |ranks: &BTreeSet<u32>| {
-        let rank = if ranks.len() == 1 { "rank" } else { "ranks" };
-        format!("{rank} {}", ranges(ranks.iter().copied()))
-    };
-    let words: Vec<String> = steps
-        .iter()
-        .take(CITED)
-        .map(|(who, call, whom)| format!("{} in {call} for {}", names(who), names(whom)))
-        .collect();
-    draft.fact("steps", words.join("; "));
-    let around: BTreeSet<u32> = steps
-        .iter()
-        .flat_map(|(who, ..)| who.iter().copied())
-        .collect();
-    draft.ranks(around.iter().copied()).named(around);
-    for step in found
-        .iter_mut()
-        .filter(|f| f.id == "RANK001" || f.id == "FR002")
-    {
-        step.role = Role::Symptom;
-        draft.finding().explains.push(step.id.clone());
-        draft
-            .finding()
-            .evidence
-            .extend(step.evidence.iter().take(2).cloned());
-    }
-    found.push(draft.finish());
+    let circle = circle::close(scene, steps, found, &["RANK001", "FR002"]);
+    found.extend(circle.map(Draft::finish));
 }

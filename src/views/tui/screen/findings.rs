@@ -100,7 +100,7 @@ pub(in crate::views::tui) fn listed(scene: Scene<'_>, pen: &mut Pen<'_>, height:
         pen.cell(Tone::Severity(finding.severity), role(finding.role), 9);
         pen.cell(Tone::Quiet, &finding.id, 8);
         pen.put(Tone::Plain, &finding.title);
-        let who = format!("  {}", who(finding));
+        let who = format!("  {}", who(&scene.snapshot.job, finding));
         if who.len() < pen.room() {
             pen.put(Tone::Quiet, &who);
         }

@@ -81,14 +81,18 @@ pub(in crate::views::tui) struct GpuTable<'a>(pub(in crate::views::tui) Scene<'a
 
 impl Widget for &GpuTable<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
-        let Scene { ui, snapshot, .. } = self.0;
+        let Scene {
+            ui,
+            snapshot,
+            status,
+        } = self.0;
         let mut pen = Pen::new(buf, area, ui.theme);
         let rows = rows(&snapshot.job);
         if rows.is_empty() {
             let why = "no GPU was looked at: unhang asks those of the host it runs on while it watches a job there \
                        (report --gpu asks once)";
             pen.put(Tone::Plain, " ");
-            pen.wrapped(Tone::Plain, why, 1, 3);
+            pen.wrapped(Tone::Plain, status.no_gpus.as_deref().unwrap_or(why), 1, 3);
             return;
         }
         let hosts = words::count(snapshot.job.gpus.len(), "host");

@@ -123,15 +123,8 @@ fn banner(scene: Scene<'_>, area: Rect, buf: &mut Buffer) -> u16 {
     let rows = if area.height >= 18 { 3 } else { 2 };
     pen.put(Tone::Plain, " ");
     pen.wrapped(Tone::Strong, &verdict.summary, 1, rows);
-    let ranks = words::ranks(verdict.ranks.iter().copied());
-    let hosts = words::hosts(verdict.hosts.iter().map(String::as_str));
-    let guilty = [ranks, hosts]
-        .into_iter()
-        .filter(|t| !t.is_empty())
-        .collect::<Vec<_>>()
-        .join(" on ");
     let label = words::guilt(verdict.state);
-    labelled(&mut pen, label, Tone::Bad, &guilty);
+    labelled(&mut pen, label, Tone::Bad, &words::guilty(snapshot));
     labelled(
         &mut pen,
         "see also",

@@ -41,7 +41,7 @@ pub(in crate::views::tui) fn detail(
         finding.id, finding.name, finding.class, finding.confidence
     );
     page.paragraph(Tone::Quiet, 0, &about);
-    let who = who(finding);
+    let who = who(&snapshot.job, finding);
     let comm = finding
         .comm
         .as_ref()

@@ -1,0 +1,69 @@
+//! Ranks that wait for each other in a circle: the calls of several communicators in different orders.
+
+use std::collections::BTreeSet;
+
+use super::{Draft, Scene, ranges};
+use crate::engine::finding::Finding;
+use crate::engine::vocab::Role;
+
+/// Steps that a finding tells.
+const CITED: usize = 6;
+/// Evidence lines taken of one step.
+const LINES: usize = 2;
+
+/// Some ranks wait in a call for others. World ranks.
+pub(super) struct Step {
+    /// Who waits.
+    pub(super) who: BTreeSet<u32>,
+    /// In what: `AllReduce number 3 on communicator 0x…`.
+    pub(super) call: String,
+    /// For whom.
+    pub(super) whom: BTreeSet<u32>,
+}
+
+/// The finding about a circle, and those of `found` about its steps (of these rules) as its symptoms; `None` if the
+/// steps do not close. Where everybody who is waited for waits, somebody on each step's far side is on
+/// the circle; steps that nobody waits for only lead to it.
+pub(super) fn close<'a>(
+    scene: &'a Scene<'a>,
+    mut steps: Vec<Step>,
+    found: &mut [Finding],
+    rules: &[&str],
+) -> Option<Draft<'a>> {
+    loop {
+        let all = steps.len();
+        let waited: BTreeSet<u32> = steps.iter().flat_map(|s| &s.whom).copied().collect();
+        steps.retain(|step| !step.who.is_disjoint(&waited));
+        if steps.len() == all {
+            break;
+        }
+    }
+    let waits: BTreeSet<u32> = steps.iter().flat_map(|s| &s.who).copied().collect();
+    if steps.len() < 2 || steps.iter().any(|step| step.whom.is_disjoint(&waits)) {
+        return None;
+    }
+    let mut draft = Draft::new(scene, "COLL010")?;
+    let names = |ranks: &BTreeSet<u32>| {
+        let rank = if ranks.len() == 1 { "rank" } else { "ranks" };
+        format!("{rank} {}", ranges(ranks.iter().copied()))
+    };
+    let words: Vec<String> = steps
+        .iter()
+        .take(CITED)
+        .map(|s| format!("{} in {} for {}", names(&s.who), s.call, names(&s.whom)))
+        .collect();
+    draft
+        .fact("steps", words.join("; "))
+        .ranks(waits.iter().copied())
+        .named(waits.iter().copied());
+    for step in found.iter_mut().filter(|f| rules.contains(&f.id.as_str())) {
+        step.role = Role::Symptom;
+        let finding = draft.finding();
+        finding.explains.push(step.id.clone());
+        finding
+            .evidence
+            .extend(step.evidence.iter().take(LINES).cloned());
+        finding.witnesses.clone_from(&step.witnesses);
+    }
+    Some(draft)
+}
