@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use unhang::app::demo::{CASES, Case};
 use unhang::app::handle::{Axis, Handle, Mode, Playback, Status};
+use unhang::app::replay::script::FilesScript;
 use unhang::app::replay::{self, Start};
 use unhang::app::timeline::{Mark, Timeline};
 use unhang::app::watch::{self, Plan};
 use unhang::engine::snapshot::Snapshot;
-use unhang::engine::vocab::Role;
+use unhang::engine::vocab::{Role, State};
+use unhang::sources::discover::Discoverer;
 use unhang::views::escape::Glyphs;
 use unhang::views::tui::theme::{Colors, Theme};
 use unhang::views::tui::update::Effect;
@@ -85,6 +87,39 @@ fn at_the_first_sign_the_cause_is_there_and_before_it_is_not() {
         );
         let _ended = replay.finish();
     }
+}
+
+/// A rank that was late when the logs were saved is told by a note, and by whom it names.
+#[test]
+fn what_a_job_waits_for_is_a_sign_though_nothing_is_proven() {
+    let folder = tempfile::tempdir().unwrap();
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/cases/rank-killed-16");
+    for rank in 0..16 {
+        let name = format!("rank{rank}.log");
+        let text = fs::read_to_string(case.join(&name)).unwrap();
+        // Before anybody saw it end: all are in the third step, but for rank 6.
+        let step = text.lines().position(|line| line.contains(" step 1 ok"));
+        let more = if rank == 6 { 1 } else { 2 };
+        let lines = text.lines().take(step.unwrap() + more);
+        let kept: Vec<&str> = lines.collect();
+        fs::write(folder.path().join(name), kept.join("\n") + "\n").unwrap();
+    }
+    let found = Discoverer::new(&[folder.path().to_owned()]).search();
+    let script = FilesScript::new(found.logs, found.dumps, None);
+    let replay = replay::start(Box::new(script), engine, Start::default()).unwrap();
+    let handle = replay.handle();
+    wait(&handle, "the whole timeline", |status, _| {
+        status.timeline.as_ref().is_some_and(|t| t.known() >= 1.0)
+    });
+    let timeline = handle.status().timeline.unwrap();
+    handle.seek(timeline.length);
+    wait(&handle, "the end", |status, _| status.ended);
+    let last = replay.finish();
+    assert_eq!(last.verdict.state, State::Waiting, "{:?}", last.verdict);
+    let lead = &last.findings[last.verdict.finding.unwrap()];
+    let sign = timeline.first_sign().unwrap();
+    assert_eq!((sign.symptom, &sign.title), (true, &lead.title));
+    assert!(sign.at > timeline.length / 2, "{sign:?}");
 }
 
 #[test]
@@ -262,6 +297,6 @@ fn keys_jump_to_findings_and_stop_there() {
     let said = bench.ui.message.clone();
     assert_eq!(
         said.as_deref(),
-        Some("nothing wrong was found; 25% was looked through so far")
+        Some("no finding came up; 25% was looked through so far")
     );
 }

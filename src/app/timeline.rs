@@ -1,6 +1,6 @@
 //! What comes when: how much is written, and when findings come up. What a bar of time shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::handle::Axis;
@@ -28,7 +28,7 @@ pub struct Timeline {
     pub span: Duration,
     /// Lines in each part of the span, as far as it is known.
     pub lines: Vec<u64>,
-    /// Where findings came up that still stand as far as it is known, the earliest first. Notes are none.
+    /// Where findings came up that still stand as far as it is known, the earliest first.
     pub marks: Vec<Mark>,
     /// All of it is known.
     pub whole: bool,
@@ -39,7 +39,7 @@ pub struct Timeline {
 pub struct Mark {
     /// All that it rests on stands up to here.
     pub at: Duration,
-    /// It is a symptom: another finding explains it. Causes come first.
+    /// It is no cause: another finding explains it, or nothing is proven. Causes come first.
     pub symptom: bool,
     /// Id of its rule.
     pub id: String,
@@ -123,14 +123,17 @@ impl Timeline {
     }
 }
 
-/// What tells a finding from others, so that it is known again: rule, communicator, and which of those.
-type Key = (String, Option<String>, usize);
+/// What tells a finding from others, so that it is known again: rule, communicator, which of those, and
+/// of a note whom it names: in half-read logs it is now this rank that is behind and now that one.
+type Key = (String, Option<String>, usize, BTreeSet<u32>);
 
 /// Makes a timeline of what comes.
 pub(crate) struct Tally {
     pub(crate) timeline: Timeline,
     marks: BTreeMap<Key, Mark>,
     at: Duration,
+    /// The length grows with what comes.
+    live: bool,
 }
 
 impl Tally {
@@ -139,6 +142,7 @@ impl Tally {
             timeline: Timeline::new(axis, length),
             marks: BTreeMap::new(),
             at: Duration::ZERO,
+            live: false,
         }
     }
 
@@ -147,6 +151,7 @@ impl Tally {
         let mut tally = Self::new(Axis::Recorded, LIVE);
         tally.timeline.length = Duration::ZERO;
         tally.timeline.whole = true;
+        tally.live = true;
         tally
     }
 
@@ -181,7 +186,7 @@ impl Tally {
     pub(crate) fn count(&mut self, at: Duration, lines: u64) {
         self.at = self.at.max(at);
         // What lies behind the end of a replay belongs to its last part.
-        if self.timeline.whole {
+        if self.live {
             self.reach(self.at);
         }
         let part = self.part(self.at);
@@ -196,15 +201,27 @@ impl Tally {
     /// said of half-read logs. One that comes again has come up then.
     pub(crate) fn look(&mut self, snapshot: &Snapshot) {
         let mut standing = BTreeMap::new();
-        for finding in snapshot.findings.iter().filter(|finding| tells(finding)) {
-            let mut key = (finding.id.clone(), finding.comm.clone(), 0);
+        // What nobody has proven to stand still is told by a note. While one watches, a rank that is
+        // only late makes such a note for a moment, which is no sign of anything.
+        let lead = snapshot.verdict.finding.filter(|_| !self.live);
+        for (at, finding) in snapshot.findings.iter().enumerate() {
+            let note = is_note(finding);
+            if note && lead != Some(at) {
+                continue;
+            }
+            let named = if note {
+                finding.accused.clone()
+            } else {
+                BTreeSet::new()
+            };
+            let mut key = (finding.id.clone(), finding.comm.clone(), 0, named);
             while standing.contains_key(&key) {
                 key.2 += 1;
             }
             let known = self.marks.get(&key);
             let mark = Mark {
                 at: known.map_or(self.at, |mark| mark.at),
-                symptom: finding.role != Role::Cause,
+                symptom: note || finding.role != Role::Cause,
                 id: finding.id.clone(),
                 title: finding.title.clone(),
             };
@@ -233,8 +250,8 @@ pub(crate) fn lines(what: &What) -> u64 {
 }
 
 /// Notes say that nothing is wrong yet.
-fn tells(finding: &Finding) -> bool {
-    finding.severity != Severity::Info && finding.role != Role::Note
+fn is_note(finding: &Finding) -> bool {
+    finding.severity == Severity::Info || finding.role == Role::Note
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(super) fn seek(status: &Status, by: isize) -> Vec<Effect> {
 /// To where the first cause came up.
 pub(super) fn first_sign(ui: &mut Ui, status: &Status) -> Vec<Effect> {
     let found = |timeline: &Timeline, _| timeline.first_sign().cloned();
-    jump(ui, status, found, ["first sign", "nothing wrong was found"])
+    jump(ui, status, found, ["first sign", "no finding came up"])
 }
 
 /// To where the next finding came up, or the previous one.

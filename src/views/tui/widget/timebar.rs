@@ -65,10 +65,10 @@ fn said(timeline: &Timeline) -> String {
     if timeline.known() < 1.0 {
         return format!("{:.0}% looked through", timeline.known() * 100.0);
     }
-    "nothing wrong was found".to_owned()
+    "no finding came up".to_owned()
 }
 
-/// The same of a watch: how long ago. That nothing was found so far, the verdict says with more care.
+/// The same of a watch: how long ago. That nothing came up so far, the verdict says with more care.
 fn said_now(timeline: &Timeline) -> String {
     timeline.first_sign().map_or_else(String::new, |mark| {
         let ago = timeline.length.saturating_sub(mark.at);
