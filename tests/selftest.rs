@@ -442,6 +442,9 @@ fn the_pairs_name_the_bad_gpu_or_link() {
         assert_eq!(json["bad"]["links"], links, "{json:#}");
         let text = String::from_utf8(test().run().stdout).unwrap();
         assert!(text.contains(words), "{text}");
+        if fault.starts_with("memory") {
+            assert!(text.contains("CUDA005"), "{text}");
+        }
     }
 }
 

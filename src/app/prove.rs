@@ -358,7 +358,7 @@ mod tests {
             let pid = 70 + rank;
             let log = format!(
                 "node-0:{pid}:{pid} [{rank}] NCCL INFO NCCL version 2.27.3+cuda12.9\n\
-                 node-0:{pid}:{pid} [{rank}] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\n"
+                 node-0:{pid}:{pid} [{rank}] NCCL WARN Bootstrap : no socket interface found\n"
             );
             let (source, offset, chunk) = (id, 0, log.as_bytes());
             engine.handle(

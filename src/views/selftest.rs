@@ -349,7 +349,10 @@ pub fn note(text: &str, glyphs: Glyphs) -> String {
 #[must_use]
 pub fn row(name: &str, outcome: &Outcome, glyphs: Glyphs) -> String {
     let what = match (&outcome.fault, outcome.best(Op::AllReduce)) {
-        (Some(reason), _) => format!("FAILED {}", fault(reason)),
+        (Some(reason), _) => {
+            let finding = explanation(outcome).map(|f| format!("; {} {}", f.id, f.title));
+            format!("FAILED {}{}", fault(reason), finding.unwrap_or_default())
+        }
         (None, Some((_, busbw))) => {
             let via = outcome.paths.join(", ");
             let judged = links::judge(outcome);
