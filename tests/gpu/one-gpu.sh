@@ -31,6 +31,8 @@ echo "== planted faults"
 case_ iface-none 10 wrong-interface --ranks-per-gpu 2 --env NCCL_SOCKET_IFNAME=nothing0 --timeout 20s
 case_ iface-none-rank1 10 wrong-interface --ranks-per-gpu 2 --env 1:NCCL_SOCKET_IFNAME=nothing0 --timeout 20s
 case_ stopped-init 10 "stopped (state T): rank 1" --ranks-per-gpu 2 --plant 1:init:stop --timeout 10s
+case_ stopped-load 10 "stopped (state T): rank 1" --ranks-per-gpu 2 --plant 1:load:stop --timeout 10s
+case_ killed-init 10 "rank-died" --ranks-per-gpu 2 --plant 1:init:kill --timeout 20s
 case_ stopped-collective 10 "stopped (state T): rank 1" --ranks-per-gpu 2 --plant 1:correctness:stop --timeout 10s
 case_ duplicate-gpu 10 device-mapping --gpus 0,0 --timeout 20s
 case_ memory-full 10 "memory" --ranks-per-gpu 2 --plant 1:device:fill-memory --timeout 30s
@@ -65,7 +67,7 @@ echo "children left: $(pgrep -fc selftest-rank), memory before $before MiB, afte
 echo "== changes proven or not"
 iface=$(ip -o -4 route get 192.0.2.1 2>/dev/null | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 [ -n "$iface" ] || iface=$(ls /sys/class/net | grep -v '^lo$' | head -1)
-for n in 1 2; do
+for n in $(seq 10); do
     case_ "cures-$n" 0 cures --ranks-per-gpu 2 --env NCCL_SOCKET_IFNAME=nothing0 --ab "NCCL_SOCKET_IFNAME=${iface:-lo}" --repeats 2 --timeout 15s
     case_ "unproven-$n" 12 not-reproduced --ranks-per-gpu 2 --ab NCCL_DEBUG_NOTHING=1 --repeats 2 --timeout 15s
 done
