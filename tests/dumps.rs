@@ -433,12 +433,25 @@ fn coalesced_calls_are_compared_one_by_one() {
         op_id: n,
         ..open(call(0, 2, name, &[size]))
     };
+    // An all_gather of unequal parts is a broadcast of each.
+    for (name, odd) in [
+        (
+            "_reduce_scatter_base",
+            "reduce_scatter_tensor of [17] Float",
+        ),
+        (
+            "_broadcast_oop",
+            "(part of an uneven all_gather) of [17] Float",
+        ),
+    ] {
+        compare_coalesced(&part, name, odd);
+    }
+}
+
+fn compare_coalesced(part: &dyn Fn(u32, &str, i64) -> Entry, name: &str, odd: &str) {
     let coalesced = |sizes: [i64; 3]| {
         let mut entries = vec![call(0, 1, "all_reduce", &[1])];
-        let parts = sizes
-            .iter()
-            .zip(2..)
-            .map(|(size, n)| part(n, "_reduce_scatter_base", *size));
+        let parts = sizes.iter().zip(2..).map(|(size, n)| part(n, name, *size));
         entries.extend(parts);
         entries.push(part(5, "coalesced", 0));
         of_world(4, entries)
@@ -449,12 +462,8 @@ fn coalesced_calls_are_compared_one_by_one() {
     dumps[2] = coalesced([8, 17, 32]);
     let answer = stuck(&dumps);
     assert_eq!(answer.verdict.ranks, [2]);
-    assert!(
-        answer
-            .verdict
-            .summary
-            .contains("reduce_scatter_tensor of [17] Float")
-    );
+    let summary = &answer.verdict.summary;
+    assert!(summary.contains(odd), "{summary}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod rankmap;
 mod ras;
 mod record;
 mod stack;
+mod traceback;
 mod view;
 
 use rustc_hash::FxHashMap;

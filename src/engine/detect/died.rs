@@ -58,6 +58,8 @@ struct Ended<'a> {
     how: String,
     /// Type and text of the exception that ended it.
     raised: Option<(String, String)>,
+    /// Where its traceback leads.
+    at: Option<&'a str>,
     signal: Option<i32>,
     exit: Option<i32>,
     line: &'a Kept,
@@ -137,6 +139,7 @@ fn raised(exception: &ExceptionSeen) -> Ended<'_> {
     Ended {
         how: format!("raised {}: {}", exception.kind, shorten(&exception.message)),
         raised: Some((exception.kind.clone(), shorten(&exception.message))),
+        at: exception.at.as_deref(),
         signal: None,
         exit: None,
         line: &exception.line,
@@ -186,6 +189,7 @@ fn by_report<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
         signal,
         exit,
         raised: None,
+        at: None,
         line: &report.line,
         confidence,
     })
@@ -215,6 +219,7 @@ fn by_state<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
         signal: None,
         exit: None,
         raised: None,
+        at: None,
         line,
         confidence: Confidence::Certain,
     })
@@ -273,6 +278,7 @@ fn by_children<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
                 signal,
                 exit: code,
                 raised: None,
+                at: None,
                 line,
                 confidence: Confidence::Likely,
             });
@@ -310,6 +316,7 @@ fn by_peers<'a>(scene: &Scene<'a>, ended: &mut BTreeMap<u32, Ended<'a>>) {
             signal: None,
             exit: None,
             raised: None,
+            at: None,
             line: closing.line,
             confidence: Confidence::Likely,
         });
@@ -397,6 +404,8 @@ fn unranked(scene: &Scene<'_>, end: &Ended<'_>) -> Option<Finding> {
     let (kind, text) = end.raised.clone()?;
     let mut draft = Draft::new(scene, "DIED002")?;
     draft
+        .fact("at", end.at.unwrap_or_default())
+        .fact("memory", out_of_memory(&text))
         .fact("exception", kind)
         .fact("text", text)
         .sure(end.confidence)
@@ -429,6 +438,15 @@ fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Findin
                 .raised
                 .as_ref()
                 .map(|(_, text)| text.clone())
+                .unwrap_or_default(),
+        )
+        .fact("at", first.at.unwrap_or_default())
+        .fact(
+            "memory",
+            first
+                .raised
+                .as_ref()
+                .map(|(_, text)| out_of_memory(text))
                 .unwrap_or_default(),
         )
         .fact("signal", first.signal.map(signal_name).unwrap_or_default())
@@ -491,6 +509,15 @@ fn left_behind(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> &'static 
         .filter(|rec| !ended.contains_key(&rec.rank));
     let left = others.any(|rec| wait::end_of(scene, rec) == wait::End::Unknown);
     if scene.frameworks.torch() && !watched && left {
+        "yes"
+    } else {
+        ""
+    }
+}
+
+/// `yes` where a GPU had no memory left for the program.
+fn out_of_memory(text: &str) -> &'static str {
+    if text.contains("CUDA out of memory") {
         "yes"
     } else {
         ""

@@ -121,10 +121,11 @@ fn interface_name(scene: &Scene<'_>, records: &[(WriterIx, &HitRecord)], draft: 
     let mut here = scene
         .all_records()
         .filter(|(_, r)| sources.contains(&r.source));
-    let Some((value, _)) = here.find_map(|(_, r)| r.env.get(NAME)) else {
+    let Some((rank, (value, line))) = here.find_map(|(rank, r)| Some((rank, r.env.get(NAME)?)))
+    else {
         return;
     };
-    draft.fact("ifname", value.clone());
+    draft.fact("ifname", value.clone()).evidence(line, rank);
     let seen = || scene.ranks.ranks.iter().filter(|r| r.lines > 0);
     let having = seen().filter(|r| scene.env_of(r.rank, NAME) == Some(value));
     let having: Vec<u32> = having.map(|r| r.rank).collect();

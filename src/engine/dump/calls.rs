@@ -169,7 +169,7 @@ impl Call {
             "gather" => (given, 0, input),
             "scatter" => (0, filled, output),
             // Each rank moves as much as it likes.
-            "all_to_all" | "_broadcast_oop" | "_reduce_oop" => (0, 0, input),
+            "all_to_all" => (0, 0, input),
             "barrier" | "coalesced" => (0, 0, String::new()),
             _ => (given, filled, input),
         };

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::comm::MemberIx;
 use super::kept::Kept;
 use super::stack::Stack;
+use super::traceback::Frames;
 use crate::engine::event::{Event, Exit, Subsystem, Transport};
 use crate::engine::ids::SourceId;
 use crate::engine::input::Time;
@@ -97,6 +98,8 @@ pub struct ExceptionSeen {
     pub kind: String,
     /// Text.
     pub message: String,
+    /// Where its traceback leads: the innermost frame of the program's own files, as `file:line`, else of any.
+    pub at: Option<String>,
     /// The line.
     pub line: Kept,
 }
@@ -241,6 +244,8 @@ pub struct Record {
     /// When that line was seen.
     pub progressed: Option<Time>,
     in_traceback: bool,
+    /// The frames of the traceback that is being read.
+    frames: Frames,
     /// The PyTorch call that its last traceback or failed collective stands in.
     pub calling: Option<(String, Kept)>,
     /// It aborts.
@@ -310,6 +315,7 @@ impl Record {
             progress: 0,
             progressed: None,
             in_traceback: false,
+            frames: Frames::default(),
             calling: None,
             abort: None,
             reports: Vec::new(),
@@ -382,6 +388,8 @@ impl Record {
     pub(super) fn plain(&mut self, line: &Line<'_>) {
         if self.in_traceback && !line.text.first().is_some_and(u8::is_ascii_whitespace) {
             self.in_traceback = line.text.starts_with(b"Traceback");
+        } else if self.in_traceback {
+            self.frames.take(line.text);
         }
     }
 
@@ -490,7 +498,10 @@ impl Record {
                 });
                 self.exception(line);
             }
-            Event::TracebackStart => self.in_traceback = true,
+            Event::TracebackStart => {
+                self.in_traceback = true;
+                self.frames = Frames::default();
+            }
             Event::Frame(name) => self.calling = Some((lossy(name), Kept::now(line))),
             Event::Exception { .. } => self.exception(line),
             Event::Abort(text) => {
@@ -543,6 +554,7 @@ impl Record {
         self.exceptions.push(ExceptionSeen {
             kind,
             message,
+            at: std::mem::take(&mut self.frames).at(),
             line: Kept::now(line),
         });
     }
