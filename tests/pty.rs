@@ -112,7 +112,7 @@ fn the_fix_goes_to_the_clipboard() {
     let mut terminal = start("save");
     terminal.wait_for("H U N G");
     terminal.press("y");
-    terminal.wait_for("copied: export NCCL_SOCKET_IFNAME=data0");
+    terminal.wait_for("copied, if the terminal takes OSC 52: export NCCL_SOCKET_IFNAME=data0");
     terminal.wait("OSC 52", |seen| {
         // base64 of "export NCCL_SOCKET_IFNAME=data0\n"
         let sequence = b"\x1b]52;c;ZXhwb3J0IE5DQ0xfU09DS0VUX0lGTkFNRT1kYXRhMAo=";

@@ -60,7 +60,13 @@ fn job(calls: [&str; 4]) -> Vec<(String, String)> {
 }
 
 fn diagnosed(calls: [&str; 4], stuck: bool) -> Snapshot {
-    let logs = job(calls);
+    with_last_words(calls, "", stuck)
+}
+
+/// Rank 1's log ends in these words.
+fn with_last_words(calls: [&str; 4], words: &str, stuck: bool) -> Snapshot {
+    let mut logs = job(calls);
+    logs[1].1.push_str(words);
     let logs: Vec<(&str, &[u8])> = logs
         .iter()
         .map(|(name, text)| (name.as_str(), text.as_bytes()))
@@ -110,6 +116,24 @@ fn a_chain_of_waits_has_an_end_and_is_no_circle() {
 fn ranks_in_motion_are_no_circle() {
     let seen = diagnosed(["tdt", "tdd", "tdd", "tdt"], false);
     assert!(seen.findings.iter().all(|f| f.id != "COLL010"));
+}
+
+#[test]
+fn a_rank_that_ended_waits_for_nobody() {
+    let raised = "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/job/train.py\", line 7, in <module>\n\
+                  [rank1]:     step()\n[rank1]: ValueError: bad batch\n";
+    let crashed = "Fatal Python error: Segmentation fault\n";
+    for words in [raised, crashed] {
+        let seen = with_last_words(["tdt", "tdd", "tdd", "tdt"], words, true);
+        assert_eq!(
+            seen.verdict.class,
+            Class::RankDied,
+            "{}",
+            seen.verdict.summary
+        );
+        assert_eq!(seen.verdict.ranks, [1]);
+        assert!(seen.findings.iter().all(|f| f.id != "COLL010"));
+    }
 }
 
 /// What RAS answers about communicators: hash, world ranks, launches of each.

@@ -178,6 +178,8 @@ fn push(out: &mut String, c: char, column: usize, glyphs: Glyphs) -> usize {
         }
         '\x7f' => out.push_str("^?"),
         '\u{80}'..='\u{9f}' => out.push_str(&format!("\\x{:02x}", c as u32)),
+        '…' if glyphs == Glyphs::Ascii => out.push_str("..."),
+        '→' if glyphs == Glyphs::Ascii => out.push_str("->"),
         _ if glyphs == Glyphs::Ascii || is_deceptive(c) => {
             out.push_str(&format!("\\u{{{:x}}}", c as u32));
         }

@@ -230,7 +230,10 @@ impl Dashboard<'_> {
             Effect::Suspend => session.suspend()?,
             Effect::Copy(text) => {
                 session.copy(&text)?;
-                self.ui.message = Some(format!("copied: {}", text.trim_end()));
+                self.ui.message = Some(format!(
+                    "copied, if the terminal takes OSC 52: {}",
+                    text.trim_end()
+                ));
             }
             Effect::Save => {
                 self.ui.message = Some(match (self.options.save)(&self.snapshot) {

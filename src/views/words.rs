@@ -290,6 +290,9 @@ pub fn exports(fix: &Fix) -> Vec<String> {
             out.push(format!("export {name}={}", quoted(value)));
         }
     }
+    if !fix.unset.is_empty() {
+        out.push(format!("unset {}", fix.unset.join(" ")));
+    }
     out
 }
 

@@ -220,13 +220,6 @@ fn check_words(source: Source<'_>, parsed: &RuleFile, errors: &mut Vec<RuleError
             errors.push(error.hint("add: undo = \"unset …\""));
         }
         let text = fix.text.as_ref();
-        for name in fix
-            .unset
-            .iter()
-            .filter(|n| !text.contains(n.as_ref().as_str()))
-        {
-            errors.push(source.error("the text does not say to unset this", name.span()));
-        }
         if text
             .trim_start_matches('`')
             .to_lowercase()

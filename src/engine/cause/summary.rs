@@ -48,7 +48,8 @@ pub(super) fn without_cause(
             "nothing wrong was seen; these logs name no rank and do not show the end".to_owned()
         }
         State::Healthy => format!(
-            "{who}: nothing wrong was seen, and the end is not in these logs{}",
+            "{who}: nothing wrong was seen, and the end is not in these logs{}{}",
+            if_it_stands(scene),
             alone(scene)
         ),
         State::Hung => match symptom {
@@ -75,6 +76,15 @@ pub(super) fn without_cause(
             note.map_or_else(|| "some ranks wait".to_owned(), |f| f.title.clone())
         }
         _ => "these logs do not say what the job does".to_owned(),
+    }
+}
+
+/// Who reads the saved logs of a job knows whether it stands still; who watches it lets the watch see that.
+fn if_it_stands(scene: &Scene<'_>) -> &'static str {
+    if scene.claimed || scene.watched_since.is_some() {
+        ""
+    } else {
+        " (--stuck if it stands still)"
     }
 }
 

@@ -72,6 +72,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let mut ended: BTreeMap<u32, Ended<'_>> = BTreeMap::new();
     for rec in &scene.ranks.ranks {
         if let Some(end) = by_exception(scene, rec)
+            .or_else(|| by_abort(scene, rec))
             .or_else(|| by_report(scene, rec))
             .or_else(|| by_state(scene, rec))
         {
@@ -96,6 +97,36 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         Some(end) => found.extend(unranked(scene, &end)),
         None => found.extend(finding(scene, &ended)),
     }
+}
+
+/// True if the rank surely ended by itself, and not because others did not come.
+pub(super) fn by_itself(scene: &Scene<'_>, rec: &RankRec) -> bool {
+    let end = by_exception(scene, rec)
+        .or_else(|| by_abort(scene, rec))
+        .or_else(|| by_report(scene, rec));
+    end.is_some_and(|end| end.confidence > Confidence::Possible)
+}
+
+/// A crash in native code that the process itself told. What `terminate called` and `Aborted` tell is mostly how
+/// PyTorch ends a process that gave up.
+fn by_abort<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
+    let records: Vec<_> = scene.records(rec).collect();
+    let crash = records.iter().find_map(|r| r.abort.as_ref())?;
+    let native = ["Segmentation fault", "Illegal instruction"];
+    let native = native.iter().any(|text| crash.text.contains(text));
+    let late = crash.line.place.number < wait::progress_in(scene, rec, &crash.line);
+    if !native || late || gave_up_before(&records, &crash.line) {
+        return None;
+    }
+    Some(Ended {
+        how: format!("crashed: {}", shorten(&crash.text)),
+        raised: None,
+        at: None,
+        signal: None,
+        exit: None,
+        line: &crash.line,
+        confidence: Confidence::Likely,
+    })
 }
 
 /// An exception of its own after which the rank did nothing more.

@@ -178,11 +178,10 @@ fn compare(scene: &Scene<'_>, comm: &CommRec) -> Option<Finding> {
         (_, _, false) => "COLL002",
     };
     let mut draft = Draft::new(scene, id)?;
-    let shown = members
-        .iter()
-        .filter(|(rank, _)| major.ranks.contains(rank))
-        .find_map(|(_, m)| line_of(m, ordinal));
-    let printed = shown.and_then(|line| op_count(line, ordinal));
+    let printed = op_count(
+        members.iter().filter_map(|(_, m)| line_of(m, ordinal)),
+        ordinal,
+    );
     let odd: Vec<u32> = sides[1..]
         .iter()
         .flat_map(|side| side.ranks.iter().copied())
@@ -406,11 +405,20 @@ fn ended_in_kernel(scene: &Scene<'_>) -> String {
         .unwrap_or_default()
 }
 
-/// What the line of a call prints as its opCount, in words: people look it up, and it is another number.
-pub(super) fn op_count(line: &Kept, ordinal: u64) -> Option<String> {
-    let text = line.text();
-    let printed = text.split("opCount ").nth(1)?.split(' ').next()?;
-    let count = u64::from_str_radix(printed, 16).ok()?;
+/// What the lines of a call print as its opCount, in words: people look it up, and it is another number. Nothing
+/// where the ranks print different ones.
+pub(super) fn op_count<'a>(lines: impl Iterator<Item = &'a Kept>, ordinal: u64) -> Option<String> {
+    let printed: BTreeSet<String> = lines
+        .filter_map(|line| {
+            let text = line.text();
+            Some(text.split("opCount ").nth(1)?.split(' ').next()?.to_owned())
+        })
+        .collect();
+    let mut all = printed.into_iter();
+    let (Some(printed), None) = (all.next(), all.next()) else {
+        return None;
+    };
+    let count = u64::from_str_radix(&printed, 16).ok()?;
     Some(if count == ordinal {
         format!("opCount {printed}, which counts from 0")
     } else {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::circle::{self, Step};
 use super::mismatch::{comm_name, comm_words, comparable, first_difference, line_of, op_count};
-use super::{Draft, Scene, ranges, wait};
+use super::{Draft, Scene, died, ranges, wait};
 use crate::engine::finding::Finding;
 use crate::engine::job::{CommRec, RankRec, Record};
 use crate::engine::vocab::{Class, Confidence, Effect, Role};
@@ -39,7 +39,12 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         .collect();
     let mut waits_in: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
     for (at, lag) in lags.iter().enumerate() {
-        for rank in &lag.ahead_world {
+        // Who ended by itself waits for nobody, whatever it called last.
+        let waits = lag.ahead_world.iter().filter(|rank| {
+            let rec = scene.ranks.ranks.get(**rank as usize);
+            rec.is_none_or(|rec| !died::by_itself(scene, rec))
+        });
+        for rank in waits {
             waits_in.entry(*rank).or_default().insert(at);
         }
     }
@@ -157,11 +162,11 @@ fn finding(
             .behind
             .iter()
             .all(|r| scene.member(comm, *r).is_some_and(|m| !m.called()));
-    let shown = lag
+    let lines = lag
         .ahead
         .iter()
-        .find_map(|rank| line_of(scene.member(comm, *rank)?, lag.common));
-    let printed = shown.and_then(|line| op_count(line, lag.common));
+        .filter_map(|rank| line_of(scene.member(comm, *rank)?, lag.common));
+    let printed = op_count(lines, lag.common);
     draft
         .fact("ordinal", (lag.common + 1).to_string())
         .fact("function", call.func.name())

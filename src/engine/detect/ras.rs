@@ -525,6 +525,8 @@ fn silent(
     found: &[Finding],
 ) -> Option<Finding> {
     let mut ranks: BTreeMap<u32, &Process> = BTreeMap::new();
+    // Those whose rank in the world is not known.
+    let mut others: Vec<&Process> = Vec::new();
     let (mut frozen, mut dead) = (false, false);
     for (answer, comm) in comms {
         let places = Places::of(scene, ids, answer, comm);
@@ -534,12 +536,15 @@ fn silent(
             if process.unresponsive == Some(false) && !process.dead {
                 continue;
             }
-            let Some(rank) = places.world_rank(process) else {
-                continue;
-            };
             dead |= process.dead || gone.contains(&process.pid);
             frozen |= answer.reply.timeouts > 0;
-            ranks.insert(rank, process);
+            match places.world_rank(process) {
+                Some(rank) => drop(ranks.insert(rank, process)),
+                None if others.iter().all(|other| place(other) != place(process)) => {
+                    others.push(process);
+                }
+                None => {}
+            }
         }
     }
     let ended = |rank: &u32| {
@@ -552,7 +557,8 @@ fn silent(
         || found
             .iter()
             .any(|f| f.role == Role::Cause && f.class == Class::RankDied);
-    if ranks.is_empty() || !others_wait || wait::end_was_seen(scene) {
+    let nobody = ranks.is_empty() && others.is_empty();
+    if nobody || !others_wait || wait::end_was_seen(scene) {
         return None;
     }
     let rule = if frozen && !dead { "RAS004" } else { "RAS003" };
@@ -563,15 +569,21 @@ fn silent(
     if dead {
         draft.fact("dead", "yes");
     }
-    for (rank, process) in &ranks {
-        if let Some(pid) = process.pid.filter(|_| ranks.len() == 1) {
-            draft.fact("pid", pid.to_string());
-        }
-        if let Some(node) = process.node.as_ref().filter(|_| ranks.len() == 1) {
-            draft.fact("node", node.clone());
-        }
+    let placed = ranks.iter().map(|(rank, process)| (Some(*rank), *process));
+    let all: Vec<(Option<u32>, &Process)> = placed
+        .chain(others.into_iter().map(|p| (None, p)))
+        .collect();
+    if let [(_, one)] = all.as_slice() {
+        draft
+            .fact(
+                "pid",
+                one.pid.map(|pid| pid.to_string()).unwrap_or_default(),
+            )
+            .fact("node", one.node.clone().unwrap_or_default());
+    }
+    for (rank, process) in all {
         if let Some(line) = &process.line {
-            draft.evidence(line, Some(*rank));
+            draft.evidence(line, rank);
         }
     }
     for (_, comm) in comms {

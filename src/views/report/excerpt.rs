@@ -92,7 +92,7 @@ fn without_head(text: &str) -> String {
 
 /// Words of the beginning and of the end, as many as fit.
 fn without_middle(text: &str, dots: &str, fits: &dyn Fn(&str) -> bool) -> String {
-    let words: Vec<&str> = text.split(' ').collect();
+    let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
     let (mut first, mut last) = (0, 0);
     let shown = |first: usize, last: usize| {
         let end = &words[words.len() - last..];

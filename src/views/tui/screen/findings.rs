@@ -94,11 +94,13 @@ pub(in crate::views::tui) fn listed(scene: Scene<'_>, pen: &mut Pen<'_>, height:
     let selected = scene.ui.finding_row(scene.snapshot);
     let findings = &scene.snapshot.findings;
     let shown = window(selected, findings.len(), height);
+    let longest = findings.iter().map(|f| f.id.len()).max();
+    let ids = longest.unwrap_or_default().max(7) + 1;
     for at in shown {
         let finding = &findings[at];
         pen.put(Tone::Plain, " ");
         pen.cell(Tone::Severity(finding.severity), role(finding.role), 9);
-        pen.cell(Tone::Quiet, &finding.id, 8);
+        pen.cell(Tone::Quiet, &finding.id, ids);
         pen.put(Tone::Plain, &finding.title);
         let who = format!("  {}", who(&scene.snapshot.job, finding));
         if who.len() < pen.room() {
