@@ -247,3 +247,28 @@ fn a_wait_is_followed_through_ras_to_the_rank_that_waits_for_nobody() {
     assert_eq!(seen.verdict.class, Class::MissingRank);
     assert_eq!(seen.verdict.ranks, [2], "{}", seen.verdict.summary);
 }
+
+/// An answer in JSON is one line: what it says of one rank is not what it says of another.
+#[test]
+fn a_dead_process_is_told_beside_ranks_that_are_behind() {
+    let rank = |rank: u32, launched: u64| {
+        format!(
+            r#"{{"rank":{rank},"host":"192.0.2.2","pid":{},"cuda_dev":{rank},"status":{{"init_state":0}},
+               "collective_counts":{{"AllReduce":{launched}}}}}"#,
+            700 + rank
+        )
+    };
+    let reply = format!(
+        r#"{{"nccl_version":"2.28.9","communicators_count":1,"communicators":[{{"hash":"0x100","size":3,
+           "ranks":[{},{}],"missing_ranks":[{{"rank":2,"host":"192.0.2.2","pid":702,
+           "status":{{"unresponsive":true,"considered_dead":true}}}}]}}],"ras":{{"timeouts_count":0}}}}"#,
+        rank(0, 3),
+        rank(1, 2)
+    );
+    let seen = asked(&reply.replace('\n', ""), true);
+    let ids: Vec<&str> = seen.findings.iter().map(|f| f.id.as_str()).collect();
+    assert!(
+        ids.contains(&"RAS003") && ids.contains(&"RAS001"),
+        "{ids:?}"
+    );
+}

@@ -37,10 +37,7 @@ pub(super) fn fold(scene: &Scene<'_>, findings: &mut Vec<Finding>, main: usize) 
     let cause = &mut findings[now_at];
     cause.fixes.splice(0..0, better);
     for line in taken {
-        let known = cause
-            .evidence
-            .iter()
-            .any(|e| (e.source, e.line, e.entry) == (line.source, line.line, line.entry));
+        let known = cause.evidence.iter().any(|e| same_place(e, &line));
         if !known && cause.evidence.len() < limits::EVIDENCE_PER_FINDING {
             cause.evidence.push(line);
         }
@@ -48,14 +45,14 @@ pub(super) fn fold(scene: &Scene<'_>, findings: &mut Vec<Finding>, main: usize) 
     now_at
 }
 
+/// The same line, or the same part of one: an answer in JSON is a single line.
+fn same_place(a: &Evidence, b: &Evidence) -> bool {
+    (a.source, a.line, a.entry, &a.text) == (b.source, b.line, b.entry, &b.text)
+}
+
 /// It rests on lines of the cause alone, or is the exception that the cause surfaced in.
 fn says_again(cause: &Finding, f: &Finding) -> bool {
-    let of_cause = |e: &Evidence| {
-        cause
-            .evidence
-            .iter()
-            .any(|c| (c.source, c.line, c.entry) == (e.source, e.line, e.entry))
-    };
+    let of_cause = |e: &Evidence| cause.evidence.iter().any(|c| same_place(c, e));
     if !f.evidence.is_empty() && f.more_evidence == 0 && f.evidence.iter().all(of_cause) {
         return true;
     }
