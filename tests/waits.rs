@@ -248,27 +248,64 @@ fn a_wait_is_followed_through_ras_to_the_rank_that_waits_for_nobody() {
     assert_eq!(seen.verdict.ranks, [2], "{}", seen.verdict.summary);
 }
 
+/// The answer in JSON, which lists every rank: communicators with their hash, world ranks and launches; what is
+/// missing from each.
+fn in_json(comms: &[(u64, &[u32], &[u64])], missing: &str) -> String {
+    let comm = |(hash, ranks, launched): &(u64, &[u32], &[u64])| {
+        let rank = |(at, (world, launched)): (usize, (&u32, &u64))| {
+            format!(
+                r#"{{"rank":{at},"host":"192.0.2.2","pid":{},"cuda_dev":{world},"status":{{"init_state":0}},
+                   "collective_counts":{{"AllReduce":{launched}}}}}"#,
+                700 + world
+            )
+        };
+        let ranks: Vec<String> = ranks.iter().zip(*launched).enumerate().map(rank).collect();
+        let size = ranks.len() + usize::from(!missing.is_empty());
+        format!(
+            r#"{{"hash":"{hash:#x}","size":{size},"ranks":[{}],"missing_ranks":[{missing}]}}"#,
+            ranks.join(",")
+        )
+    };
+    let comms: Vec<String> = comms.iter().map(comm).collect();
+    let reply = format!(
+        r#"{{"nccl_version":"2.28.9","communicators_count":{},"communicators":[{}],"ras":{{"timeouts_count":0}}}}"#,
+        comms.len(),
+        comms.join(",")
+    );
+    reply.replace('\n', "")
+}
+
 /// An answer in JSON is one line: what it says of one rank is not what it says of another.
 #[test]
 fn a_dead_process_is_told_beside_ranks_that_are_behind() {
-    let rank = |rank: u32, launched: u64| {
-        format!(
-            r#"{{"rank":{rank},"host":"192.0.2.2","pid":{},"cuda_dev":{rank},"status":{{"init_state":0}},
-               "collective_counts":{{"AllReduce":{launched}}}}}"#,
-            700 + rank
-        )
-    };
-    let reply = format!(
-        r#"{{"nccl_version":"2.28.9","communicators_count":1,"communicators":[{{"hash":"0x100","size":3,
-           "ranks":[{},{}],"missing_ranks":[{{"rank":2,"host":"192.0.2.2","pid":702,
-           "status":{{"unresponsive":true,"considered_dead":true}}}}]}}],"ras":{{"timeouts_count":0}}}}"#,
-        rank(0, 3),
-        rank(1, 2)
-    );
-    let seen = asked(&reply.replace('\n', ""), true);
+    let dead = r#"{"rank":2,"host":"192.0.2.2","pid":702,"status":{"unresponsive":true,"considered_dead":true}}"#;
+    let seen = asked(&in_json(&[(0x100, &[0, 1], &[3, 2])], dead), true);
     let ids: Vec<&str> = seen.findings.iter().map(|f| f.id.as_str()).collect();
     assert!(
         ids.contains(&"RAS003") && ids.contains(&"RAS001"),
         "{ids:?}"
     );
+}
+
+#[test]
+fn a_communicator_of_all_ranks_places_those_of_the_others_though_it_is_equal() {
+    let pairs = |world: (u64, &'static [u32], &'static [u64])| {
+        let square: [(u64, &[u32], &[u64]); 4] = [
+            (0x100, &[0, 1], &[2, 1]),
+            (0x101, &[2, 3], &[1, 2]),
+            (0x200, &[0, 2], &[1, 2]),
+            (0x201, &[1, 3], &[2, 1]),
+        ];
+        [&[world], &square[..]].concat()
+    };
+    let seen = asked(
+        &in_json(&pairs((0x300, &[0, 1, 2, 3], &[9, 9, 9, 9])), ""),
+        true,
+    );
+    let ids: Vec<&str> = causes(&seen).iter().map(|f| f.id.as_str()).collect();
+    assert_eq!(ids, ["COLL010"]);
+    // A communicator of three of the four ranks places nobody.
+    let seen = asked(&in_json(&pairs((0x300, &[0, 1, 2], &[9, 9, 9])), ""), true);
+    assert!(seen.verdict.ranks.is_empty());
+    assert!(seen.findings.iter().all(|f| f.id != "COLL010"));
 }

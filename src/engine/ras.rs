@@ -34,6 +34,9 @@ pub struct Reply {
     pub largest: u32,
     /// GPUs of the job, each a rank; 0 if not told.
     pub gpus: u32,
+    /// The processes of a communicator that spans them, whatever it tells of them; the text lists only those that
+    /// differ.
+    pub whole: Vec<Process>,
     /// Processes that did not answer.
     pub lost: Vec<Process>,
     /// Processes given up as dead after 60 s of silence.

@@ -184,7 +184,12 @@ fn told(scene: &Scene<'_>, answer: &Answer) -> Told {
     let mut told = Told::new();
     let whole = answer.reply.comms.iter();
     let whole = whole.filter(|comm| world.is_some() && comm.nranks == world);
-    for process in whole.flat_map(processes_of) {
+    let listed = answer
+        .reply
+        .whole
+        .iter()
+        .filter(|_| world == answer.reply.world());
+    for process in whole.flat_map(processes_of).chain(listed) {
         let (Some(rank), Some(place)) = (process.rank, place(process)) else {
             continue;
         };

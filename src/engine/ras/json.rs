@@ -108,6 +108,14 @@ pub(super) fn parse(at: Lines, body: &[u8]) -> Result<Reply, Refused> {
         .flat_map(|c| &c.ranks);
     let gpus: BTreeSet<_> = ranks.map(|r| (&r.host, r.pid, r.cuda_dev)).collect();
     reply.gpus = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
+    let comms = report.communicators.iter().take(COMMS);
+    let largest = comms.max_by_key(|c| c.size);
+    if let Some(whole) = largest.filter(|c| (reply.gpus..=limits::RANKS).contains(&c.size)) {
+        let ranks = whole.ranks.iter();
+        reply.whole = ranks
+            .map(|r| process(r.rank, r.pid, r.host.as_deref()))
+            .collect();
+    }
     for comm in report.communicators.into_iter().take(COMMS) {
         // More ranks than any job has are not believed.
         if comm.size > limits::RANKS {
