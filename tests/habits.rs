@@ -13,27 +13,30 @@ use unhang::views::tui::screen::Screen;
 use unhang::views::tui::theme::{Colors, Theme};
 use unhang::views::tui::update::Effect;
 
-#[path = "support/played.rs"]
-mod played;
+#[path = "support/bench.rs"]
+#[expect(dead_code, reason = "this test needs a part of it")]
+mod bench;
+#[path = "support/samples.rs"]
+mod samples;
 #[path = "support/screens.rs"]
 mod screens;
 
-use played::Bench;
+use bench::Bench;
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
 
 #[test]
 fn the_list_of_actions_looks_like_this() {
-    let mut bench = Bench::new("rank-killed-16");
+    let mut bench = Bench::recorded("rank-killed-16");
     let effects = bench.press("2:");
     assert_eq!(effects, []);
     for size in SIZES {
         let name = format!("palette_{}x{}", size.0, size.1);
-        insta::assert_snapshot!(name, screens::plain(&bench.draw(size)));
+        insta::assert_snapshot!(name, screens::plain(&bench.drawn(size)));
     }
     bench.press("log");
     bench.press("↓↓");
-    let buf = bench.draw((80, 24));
+    let buf = bench.drawn((80, 24));
     insta::assert_snapshot!("palette_typed", screens::plain(&buf));
     insta::assert_snapshot!("palette_style", screens::styled(&buf));
     for (name, glyphs) in [
@@ -44,7 +47,7 @@ fn the_list_of_actions_looks_like_this() {
             colors: Colors::Mono,
             glyphs,
         };
-        let buf = bench.draw((80, 24));
+        let buf = bench.drawn((80, 24));
         let shown = match glyphs {
             Glyphs::Unicode => screens::styled(&buf),
             Glyphs::Ascii => screens::plain(&buf),
@@ -52,13 +55,13 @@ fn the_list_of_actions_looks_like_this() {
         insta::assert_snapshot!(name, shown);
     }
     bench.press("nothing");
-    let shown = screens::plain(&bench.draw((40, 10)));
+    let shown = screens::plain(&bench.drawn((40, 10)));
     assert!(shown.contains("no action is called so"), "{shown}");
 }
 
 #[test]
 fn every_action_of_the_key_table_is_in_the_list() {
-    let mut bench = Bench::new("rank-killed-16");
+    let mut bench = Bench::recorded("rank-killed-16");
     for binding in KEYMAP {
         let typing = matches!(binding.context, Context::Prompt | Context::Overlay);
         if typing || binding.action == Action::Palette {
@@ -78,7 +81,7 @@ fn every_action_of_the_key_table_is_in_the_list() {
 
 #[test]
 fn enter_runs_what_was_chosen_on_its_screen() {
-    let mut bench = Bench::new("rank-killed-16");
+    let mut bench = Bench::recorded("rank-killed-16");
     assert_eq!(bench.press(":save⏎"), [Effect::Save]);
     assert!(bench.ui.prompt.is_none());
     // It is another screen's: that is shown first.
@@ -120,7 +123,7 @@ fn enter_runs_what_was_chosen_on_its_screen() {
 
 #[test]
 fn arrows_choose_within_the_list() {
-    let mut bench = Bench::new("rank-killed-16");
+    let mut bench = Bench::recorded("rank-killed-16");
     bench.press(":↓↓");
     let entries = palette::entries(&bench.ui, false);
     assert_eq!(bench.ui.prompt.as_ref().unwrap().row, 2);
@@ -142,14 +145,14 @@ fn arrows_choose_within_the_list() {
 
 #[test]
 fn a_light_background_has_its_own_colours() {
-    let mut bench = Bench::new("rank-killed-16");
+    let mut bench = Bench::recorded("rank-killed-16");
     bench.ui.theme = Theme {
         colors: Colors::Light,
         glyphs: Glyphs::Unicode,
     };
     for (name, keys) in [("overview", "1"), ("ranks", "2"), ("findings", "3")] {
         bench.press(keys);
-        let buf = bench.draw((80, 24));
+        let buf = bench.drawn((80, 24));
         insta::assert_snapshot!(format!("light_{name}"), screens::styled(&buf));
     }
 }

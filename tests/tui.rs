@@ -22,6 +22,7 @@ use unhang::views::tui::update::{Effect, arrived};
 use unhang::views::tui::{self, svg};
 
 #[path = "support/bench.rs"]
+#[expect(dead_code, reason = "this test needs a part of it")]
 mod bench;
 #[path = "support/gpus.rs"]
 mod gpus;

@@ -112,12 +112,20 @@ impl Bench {
         }
     }
 
-    /// Keys by their characters; `⏎` is Enter and `⎋` Escape.
+    /// Keys, and what the last one asks for.
+    pub(crate) fn press(&mut self, keys: &str) -> Vec<Effect> {
+        self.keys(keys);
+        self.effects.clone()
+    }
+
+    /// Keys by their characters; `⏎` is Enter, `⎋` Escape, and arrows are themselves.
     pub(crate) fn keys(&mut self, keys: &str) -> &mut Self {
         for c in keys.chars() {
             self.key(Key::Plain(match c {
                 '⏎' => KeyCode::Enter,
                 '⎋' => KeyCode::Esc,
+                '↑' => KeyCode::Up,
+                '↓' => KeyCode::Down,
                 c => KeyCode::Char(c),
             }));
         }
@@ -190,6 +198,12 @@ impl Bench {
         let mut buf = Buffer::empty(area);
         view::render(&self.ui, &self.snapshot, &self.status, area, &mut buf);
         buf
+    }
+
+    /// A frame of this size.
+    pub(crate) fn drawn(&mut self, (width, height): (u16, u16)) -> Buffer {
+        self.size(width, height);
+        self.draw()
     }
 
     pub(crate) fn shown(&self) -> String {
