@@ -122,6 +122,16 @@ pub struct Status {
 }
 
 impl Status {
+    /// How much of a replay has been played, in percent; `None` if all of it, and for a watch.
+    #[must_use]
+    pub fn part_played(&self) -> Option<u32> {
+        let playback = self
+            .playback
+            .filter(|_| self.mode == Mode::Replay && !self.ended)?;
+        let length = playback.length.as_nanos().max(1);
+        u32::try_from(playback.at.as_nanos().saturating_mul(100) / length).ok()
+    }
+
     /// The status of a watch or replay that has just begun.
     #[must_use]
     pub fn new(mode: Mode) -> Self {

@@ -33,10 +33,11 @@ impl Widget for &HostTable<'_> {
         if odd > 0 {
             pen.put(Tone::Bad, &format!("  > {odd} unlike the others"));
         } else if table.subsystems.is_empty() {
-            pen.put(
-                Tone::Quiet,
-                "  none printed an address (NCCL_DEBUG=INFO prints them)",
-            );
+            let none = match self.0.status.part_played() {
+                Some(_) => "  none has printed an address so far",
+                None => "  none printed an address (NCCL_DEBUG=INFO prints them)",
+            };
+            pen.put(Tone::Quiet, none);
         }
         pen.down();
         // Connects get what the hosts do not need, and a third of the rows in any case.

@@ -113,7 +113,14 @@ fn banner(scene: Scene<'_>, area: Rect, buf: &mut Buffer) -> u16 {
                     &format!("    {}, {}", verdict.class, verdict.confidence),
                 );
             }
-            pen.put_right(tone, &format!("{}  ", ranks_seen(snapshot)));
+            let ranks = format!("{}  ", ranks_seen(snapshot));
+            // What stands here is the answer to what was played, and not yet to all of it.
+            let so_far = scene.status.part_played();
+            let so_far = so_far.map_or_else(String::new, |n| format!("    so far ({n} %)"));
+            if so_far.len() + ranks.len() <= pen.room() {
+                pen.put(tone, &so_far);
+            }
+            pen.put_right(tone, &ranks);
         }
         pen.down();
     }
