@@ -467,6 +467,26 @@ fn compare_coalesced(part: &dyn Fn(u32, &str, i64) -> Entry, name: &str, odd: &s
 }
 
 #[test]
+fn a_mismatch_that_all_got_on_behind_is_not_what_holds_them() {
+    let dump = |rank: u32| {
+        let size = |seq: u32| if (rank, seq) == (1, 2) { 5 } else { 6 };
+        let mut entries: Vec<Entry> = (1..=20)
+            .map(|seq| call(0, seq, "all_reduce", &[size(seq)]))
+            .collect();
+        if rank != 2 {
+            entries.push(open(call(0, 21, "all_reduce", &[6])));
+        }
+        of_world(4, entries)
+    };
+    let dumps: Vec<Dump> = (0..4).map(dump).collect();
+    let answer = stuck(&dumps);
+    assert_eq!(answer.verdict.class, Class::MissingRank);
+    assert_eq!(answer.verdict.ranks, [2]);
+    let ids: Vec<&str> = answer.findings.iter().map(|f| f.id.as_str()).collect();
+    assert!(ids.contains(&"COLL004"), "{ids:?}");
+}
+
+#[test]
 fn missing_dumps_are_named_and_not_fatal() {
     let dumps = equal(8, 5);
     let mut some = named(&dumps);

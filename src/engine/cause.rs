@@ -115,9 +115,11 @@ fn explains(a: &Finding, b: &Finding) -> bool {
     }
 }
 
-/// A mismatch on the same communicator comes before whatever its ranks did not call after it.
+/// A mismatch on the same communicator comes before whatever its ranks did not call after it, unless all got on
+/// behind it.
 fn differs_first(a: &Finding, b: &Finding) -> bool {
-    a.class == Class::MismatchedCollective && (a.comm == b.comm || a.phase <= b.phase)
+    let holds = a.class == Class::MismatchedCollective && a.effect != Effect::None;
+    holds && (a.comm == b.comm || a.phase <= b.phase)
 }
 
 /// Nobody comes who cannot be reached.

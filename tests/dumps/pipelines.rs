@@ -53,3 +53,25 @@ fn a_pair_that_stands_accuses_neither_side_nor_those_behind_it() {
     assert_eq!(causes(&answer), ["FR008"]);
     assert!(answer.verdict.ranks.is_empty());
 }
+
+/// The last stage is done with its part and ahead of all others: they wait for the one that is dead.
+#[test]
+fn who_is_ahead_of_ranks_that_wait_elsewhere_is_not_at_fault() {
+    let dumps: Vec<(String, Vec<u8>)> = pipeline(4, Some(1))
+        .into_iter()
+        .filter(|(name, _)| !name.contains("_3"))
+        .collect();
+    let mut last = vec![call(0, 1, "all_reduce", &[256])];
+    last.push(p2p(1, "recv 3<-2", &[8]));
+    last.push(open(call(0, 2, "all_reduce", &[256])));
+    let (name, bytes) = named(&[of_world(4, last)]).remove(0);
+    let all = [dumps, vec![(name.replace("_0", "_3"), bytes)]].concat();
+    let answer = ask(&all, true);
+    assert!(!answer.verdict.ranks.contains(&3), "{:?}", answer.verdict);
+    let accused = answer.findings.iter().flat_map(|f| &f.accused);
+    assert!(
+        accused.into_iter().all(|rank| *rank == 1),
+        "{:?}",
+        answer.verdict
+    );
+}

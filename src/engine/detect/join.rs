@@ -24,9 +24,10 @@ pub(super) fn join(scene: &Scene<'_>, found: &mut Vec<Finding>, others: Vec<Find
                 found.insert(at, merge(known, other));
             }
             _ => {
-                let against = found
-                    .iter()
-                    .position(|f| open(f) && open(&other) && contradicts(f, &other));
+                let against = found.iter().position(|f| {
+                    let apart = f.witnesses.is_disjoint(&other.witnesses);
+                    apart && open(f) && open(&other) && contradicts(f, &other)
+                });
                 if let Some(at) = against {
                     disagree.extend(contradiction(scene, &found[at], &other));
                     // What a dump says of calls is more than a number of launches.

@@ -145,7 +145,9 @@ fn finding(
     let call = scene.job.calls[*call as usize];
     let mut draft = Draft::new(scene, "RANK001")?;
     // A single rank that is ahead of more than one other is the odd one: its call may be one too many.
-    let alone = lag.ahead.len() == 1 && lag.behind.len() > 1;
+    // Not where one of those waits elsewhere: then that is why it has not come.
+    let many = lag.ahead.len() == 1 && lag.behind.len() > 1;
+    let alone = many && roots == lag.behind_world;
     let (accused, named) = if alone {
         (lag.ahead_world.clone(), &lag.ahead_world)
     } else {

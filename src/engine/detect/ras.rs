@@ -412,11 +412,13 @@ fn behind(scene: &Scene<'_>, apart: &Apart<'_>, roots: BTreeSet<u32>) -> Option<
     let (next, most) = (further().min()?, further().max()?);
     let mut draft = Draft::new(scene, "RAS001")?;
     // One that is ahead of several others may have made a call too many.
-    let alone = ahead.len() == 1 && behind.len() > 1;
-    let accused = if alone {
-        apart.worlds(ahead.iter().copied())
-    } else {
-        roots
+    let many = ahead.len() == 1 && behind.len() > 1;
+    let alone = many && roots == apart.worlds(behind.iter().copied());
+    let accused = match (apart.comm.missing.is_empty(), alone) {
+        // Whoever is missing may be what all of them wait for.
+        (false, _) => BTreeSet::new(),
+        (true, true) => apart.worlds(ahead.iter().copied()),
+        (true, false) => roots,
     };
     let named = apart.worlds(behind.iter().copied());
     let waiting = apart.worlds(ahead.iter().copied());

@@ -38,7 +38,7 @@ pub(super) fn detect(scene: &Scene<'_>, explained: bool) -> Vec<Finding> {
     let still = wait::stands_still(scene);
     let stands: Vec<Stand<'_>> = groups
         .iter()
-        .map(|group| Stand::of(&recorder.common, group, still))
+        .flat_map(|group| Stand::of(&recorder.common, group, still))
         .collect();
     let lanes = p2p::Lanes::of(&recorder.common, groups);
     let pairs = &lanes.unmatched;

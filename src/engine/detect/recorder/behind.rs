@@ -31,8 +31,10 @@ fn finding(scene: &Scene<'_>, lag: &Lag<'_>, waits: &Waits) -> Option<Finding> {
         .ahead
         .iter()
         .find_map(|rank| group.members[rank].at(lag.seq).first());
-    // A single rank that is ahead of more than one other is the odd one: its call may be one too many.
-    let alone = lag.ahead.len() == 1 && lag.behind.len() > 1;
+    // A single rank that is ahead of more than one other is the odd one: its call may be one too many. Not where one
+    // of those waits elsewhere: then that is why it has not come.
+    let many = lag.ahead.len() == 1 && lag.behind.len() > 1;
+    let alone = many && lag.behind.is_subset(&waits.roots);
     let roots: BTreeSet<u32> = lag.behind.intersection(&waits.roots).copied().collect();
     let accused = if alone { lag.ahead.clone() } else { roots };
     let last = lag

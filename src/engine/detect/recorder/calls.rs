@@ -160,7 +160,8 @@ fn went_on(scene: &Scene<'_>, split: &Split<'_>) -> bool {
         .map(|side| side.ranks.len())
         .sum::<usize>()
         == group.members.len();
-    through && everybody && group.tells_completion() && !wait::stands_still(scene)
+    let held = !split.over && wait::stands_still(scene);
+    through && everybody && group.tells_completion() && !held
 }
 
 /// True if each side makes the other's call a little later: the order differs.

@@ -30,6 +30,8 @@ pub(super) struct Split<'a> {
     pub(super) sides: Vec<Side<'a>>,
     /// Those that are not through it or a later call.
     pub(super) stuck: BTreeSet<u32>,
+    /// Some later call that needs everybody is over.
+    pub(super) over: bool,
 }
 
 /// Ranks that called the same.
@@ -59,17 +61,25 @@ pub(super) struct Inside<'a> {
 
 impl<'a> Stand<'a> {
     /// `still`: the job is known to stand still, so that what differs is no moment of a moving one.
-    pub(super) fn of(common: &Common, group: &'a GroupRec<'a>, still: bool) -> Self {
+    /// Two, where they differed once and have got on together since: what holds them now is another matter.
+    pub(super) fn of(common: &Common, group: &'a GroupRec<'a>, still: bool) -> Vec<Self> {
+        let mut stands = Vec::new();
         if let Some(seq) = first_difference(common, group) {
-            let stuck = |part: &&Part<'_>| group.pending(part).any(|e| e.seq >= seq);
-            return Self::Differs(Split {
+            let over = through(common, group) > seq;
+            let stuck = |part: &&Part<'_>| !over && group.pending(part).any(|e| e.seq >= seq);
+            stands.push(Self::Differs(Split {
                 group,
                 seq,
                 sides: sides(common, group, seq),
                 stuck: ranks_where(group, |part| stuck(&part)),
-            });
+                over,
+            }));
+            if !over {
+                return stands;
+            }
         }
-        lag(common, group).unwrap_or_else(|| all_in(group, still))
+        stands.push(lag(common, group).unwrap_or_else(|| all_in(group, still)));
+        stands
     }
 }
 
@@ -162,16 +172,20 @@ pub(super) fn sides<'a>(common: &Common, group: &'a GroupRec<'a>, seq: u32) -> V
     sides
 }
 
-fn lag<'a>(common: &Common, group: &'a GroupRec<'a>) -> Option<Stand<'a>> {
-    // Whoever is through a call that needs everybody proves that all had made it: dumps that end before it are
-    // older than the others, and say nothing of what their ranks did since.
+/// The last call that needs everybody and that some rank is through: all had made it. 0 if there is none.
+fn through(common: &Common, group: &GroupRec<'_>) -> u32 {
     let through = group.members.values().filter_map(|part| {
         let newest_first = part.calls.collectives.iter().rev();
         let mut done = newest_first.filter(|e| group.is_done(e) && group.tells_completion());
         done.find(|e| common.call(e.call).meets_everybody())
             .map(|e| e.seq)
     });
-    let through = through.max().unwrap_or(0);
+    through.max().unwrap_or(0)
+}
+
+fn lag<'a>(common: &Common, group: &'a GroupRec<'a>) -> Option<Stand<'a>> {
+    // Dumps that end before that are older than the others, and say nothing of what their ranks did since.
+    let through = through(common, group);
     let reached: Vec<(u32, u32)> = group
         .members
         .iter()
