@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Draft, Scene, ranges};
+use super::draft::rank_names;
+use super::{Draft, Scene};
 use crate::engine::finding::Finding;
 use crate::engine::vocab::Role;
 
@@ -43,14 +44,17 @@ pub(super) fn close<'a>(
         return None;
     }
     let mut draft = Draft::new(scene, "COLL010")?;
-    let names = |ranks: &BTreeSet<u32>| {
-        let rank = if ranks.len() == 1 { "rank" } else { "ranks" };
-        format!("{rank} {}", ranges(ranks.iter().copied()))
-    };
     let words: Vec<String> = steps
         .iter()
         .take(CITED)
-        .map(|s| format!("{} in {} for {}", names(&s.who), s.call, names(&s.whom)))
+        .map(|s| {
+            format!(
+                "{} in {} for {}",
+                rank_names(&s.who),
+                s.call,
+                rank_names(&s.whom)
+            )
+        })
         .collect();
     draft
         .fact("steps", words.join("; "))

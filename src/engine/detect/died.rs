@@ -71,13 +71,8 @@ struct Ended<'a> {
 pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let mut ended: BTreeMap<u32, Ended<'_>> = BTreeMap::new();
     for rec in &scene.ranks.ranks {
-        if let Some(end) = by_exception(scene, rec)
-            .or_else(|| by_abort(scene, rec))
-            .or_else(|| by_report(scene, rec))
-            .or_else(|| by_state(scene, rec))
-        {
-            ended.insert(rec.rank, end);
-        }
+        let end = own_end(scene, rec).or_else(|| by_state(scene, rec));
+        ended.extend(end.map(|end| (rec.rank, end)));
     }
     if ended.is_empty() {
         by_children(scene, &mut ended);
@@ -101,10 +96,15 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
 
 /// True if the rank surely ended by itself, and not because others did not come.
 pub(super) fn by_itself(scene: &Scene<'_>, rec: &RankRec) -> bool {
-    let end = by_exception(scene, rec)
-        .or_else(|| by_abort(scene, rec))
-        .or_else(|| by_report(scene, rec));
+    let end = own_end(scene, rec);
     end.is_some_and(|end| end.confidence > Confidence::Possible)
+}
+
+/// What the rank's own log and its launcher tell of its end.
+fn own_end<'a>(scene: &Scene<'a>, rec: &RankRec) -> Option<Ended<'a>> {
+    by_exception(scene, rec)
+        .or_else(|| by_abort(scene, rec))
+        .or_else(|| by_report(scene, rec))
 }
 
 /// A crash in native code that the process itself told. What `terminate called` and `Aborted` tell is mostly how
@@ -446,6 +446,7 @@ fn unranked(scene: &Scene<'_>, end: &Ended<'_>) -> Option<Finding> {
 
 fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Finding> {
     let (_, first) = ended.iter().next()?;
+    let (kind, text) = first.raised.clone().unwrap_or_default();
     let id = if first.raised.is_some() {
         "DIED002"
     } else {
@@ -455,31 +456,10 @@ fn finding(scene: &Scene<'_>, ended: &BTreeMap<u32, Ended<'_>>) -> Option<Findin
     draft
         .fact("rank", ranges(ended.keys().copied()))
         .fact("how", first.how.clone())
-        .fact(
-            "exception",
-            first
-                .raised
-                .as_ref()
-                .map(|(kind, _)| kind.clone())
-                .unwrap_or_default(),
-        )
-        .fact(
-            "text",
-            first
-                .raised
-                .as_ref()
-                .map(|(_, text)| text.clone())
-                .unwrap_or_default(),
-        )
         .fact("at", first.at.unwrap_or_default())
-        .fact(
-            "memory",
-            first
-                .raised
-                .as_ref()
-                .map(|(_, text)| out_of_memory(text))
-                .unwrap_or_default(),
-        )
+        .fact("memory", out_of_memory(&text))
+        .fact("exception", kind)
+        .fact("text", text)
         .fact("signal", first.signal.map(signal_name).unwrap_or_default())
         .fact(
             "exit",

@@ -314,6 +314,13 @@ fn sentences(text: &str) -> String {
     text
 }
 
+/// `rank 3`, `ranks 0-5, 7`
+#[must_use]
+pub(super) fn rank_names(ranks: &BTreeSet<u32>) -> String {
+    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!("{noun} {}", ranges(ranks.iter().copied()))
+}
+
 /// Joins wrapped lines of a rule file.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")

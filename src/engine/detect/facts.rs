@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::draft::{host_names, rank_names};
 use super::interface_hosts::is_loopback;
 use super::mismatch::odd_by_fingerprints;
 use super::{Draft, Scene, ranges};
@@ -65,15 +66,11 @@ fn sizes(scene: &Scene<'_>, draft: &mut Draft<'_>) {
         lines.entry(member.nranks).or_insert((line, *rank));
     }
     let told = by_size.iter().map(|(size, (ranks, hosts))| {
-        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
         let on = match hosts.is_empty() {
             true => String::new(),
-            false => format!(
-                " on {}",
-                super::draft::host_names(hosts, scene.hosts().len())
-            ),
+            false => format!(" on {}", host_names(hosts, scene.hosts().len())),
         };
-        format!("{size} on {noun} {}{on}", ranges(ranks.iter().copied()))
+        format!("{size} on {}{on}", rank_names(ranks))
     });
     draft.fact("who", told.collect::<Vec<_>>().join(", "));
     for (line, rank) in lines.into_values() {
@@ -99,10 +96,9 @@ fn timeouts(scene: &Scene<'_>, records: &[(WriterIx, &HitRecord)], draft: &mut D
     let one = of.len() <= 1;
     let part = |((seq, op), (ran, ranks)): (&(u64, &str), &(u64, BTreeSet<u32>))| {
         let call = format!("{op} number {seq} after {ran} ms");
-        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
         match ranks.is_empty() || one {
             true => call,
-            false => format!("{call} on {noun} {}", ranges(ranks.iter().copied())),
+            false => format!("{call} on {}", rank_names(ranks)),
         }
     };
     let parts: Vec<String> = of.iter().map(part).collect();

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Draft, Scene, ranges};
+use super::draft::rank_names;
+use super::{Draft, Scene};
 use crate::engine::finding::{Divergence, Finding};
 use crate::engine::limits;
 use crate::engine::vocab::{Class, Role};
@@ -188,11 +189,5 @@ pub(super) fn says(f: &Finding) -> String {
         Some(Witness::Dump) => "the dumps point at",
         _ => "the logs point at",
     };
-    let rank = if f.accused.len() == 1 {
-        "rank"
-    } else {
-        "ranks"
-    };
-    let ranks = ranges(f.accused.iter().copied());
-    format!("{who} {rank} {ranks} ({})", f.id)
+    format!("{who} {} ({})", rank_names(&f.accused), f.id)
 }

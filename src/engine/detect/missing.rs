@@ -227,20 +227,23 @@ fn is_beyond(scene: &Scene<'_>, rec: &RankRec) -> bool {
 
 /// Those of the ranks that printed something and nothing of NCCL.
 fn mute(scene: &Scene<'_>, ranks: &BTreeSet<u32>) -> String {
-    let mute = ranks.iter().copied().filter(|rank| {
-        let rec = scene.ranks.ranks.get(*rank as usize);
-        rec.is_some_and(|rec| rec.lines > 0 && scene.records(rec).all(|r| r.pid.is_none()))
-    });
-    ranges(mute)
+    those(scene, ranks, |rec| {
+        rec.lines > 0 && scene.records(rec).all(|r| r.pid.is_none())
+    })
 }
 
 /// Those of the ranks whose log is there and has not one line.
 fn empty(scene: &Scene<'_>, ranks: &BTreeSet<u32>) -> String {
-    let empty = ranks.iter().copied().filter(|rank| {
+    those(scene, ranks, |rec| rec.has_source && !rec.was_seen())
+}
+
+/// Those of the ranks that are so.
+fn those(scene: &Scene<'_>, ranks: &BTreeSet<u32>, is: impl Fn(&RankRec) -> bool) -> String {
+    let are = ranks.iter().copied().filter(|rank| {
         let rec = scene.ranks.ranks.get(*rank as usize);
-        rec.is_some_and(|rec| rec.has_source && !rec.was_seen())
+        rec.is_some_and(&is)
     });
-    ranges(empty)
+    ranges(are)
 }
 
 /// Those of the ranks that share another communicator, which stands, with one of those that wait: they came

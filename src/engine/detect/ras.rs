@@ -534,6 +534,7 @@ fn silent(
     let mut ranks: BTreeMap<u32, &Process> = BTreeMap::new();
     // Those whose rank in the world is not known.
     let mut others: Vec<&Process> = Vec::new();
+    let mut seen = BTreeSet::new();
     let (mut frozen, mut dead) = (false, false);
     for (answer, comm) in comms {
         let places = Places::of(scene, ids, answer, comm);
@@ -547,9 +548,7 @@ fn silent(
             frozen |= answer.reply.timeouts > 0;
             match places.world_rank(process) {
                 Some(rank) => drop(ranks.insert(rank, process)),
-                None if others.iter().all(|other| place(other) != place(process)) => {
-                    others.push(process);
-                }
+                None if seen.insert(place(process)) => others.push(process),
                 None => {}
             }
         }

@@ -66,12 +66,12 @@ impl<'a> Stand<'a> {
         let mut stands = Vec::new();
         if let Some(seq) = first_difference(common, group) {
             let over = through(common, group) > seq;
-            let stuck = |part: &&Part<'_>| !over && group.pending(part).any(|e| e.seq >= seq);
+            let stuck = |part: &Part<'_>| !over && group.pending(part).any(|e| e.seq >= seq);
             stands.push(Self::Differs(Split {
                 group,
                 seq,
                 sides: sides(common, group, seq),
-                stuck: ranks_where(group, |part| stuck(&part)),
+                stuck: ranks_where(group, stuck),
                 over,
             }));
             if !over {
