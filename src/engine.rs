@@ -457,3 +457,31 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+impl Engine {
+    /// Reads the log of a rank, for tests of what uses an engine.
+    pub(crate) fn read_log(&mut self, rank: u32, log: &str) {
+        let source = SourceId(rank);
+        self.handle(
+            None,
+            Input::Source(SourceInfo {
+                id: source,
+                name: format!("rank{rank}.log"),
+                kind: SourceKind::File,
+                host: None,
+                pid: None,
+                rank: Some(rank),
+            }),
+        );
+        let chunk = log.as_bytes();
+        self.handle(
+            None,
+            Input::Bytes {
+                source,
+                offset: 0,
+                chunk,
+            },
+        );
+    }
+}

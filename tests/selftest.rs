@@ -158,6 +158,13 @@ fn a_step_that_hangs_is_named_with_its_rank() {
     }
 }
 
+/// The finding is of this rule, and about rank 1.
+fn assert_names_rank_1(json: &Value, rule: &str, step: &str) {
+    assert_eq!(json["finding"]["rule"], rule, "{step}: {json:#}");
+    let title = json["finding"]["title"].as_str().unwrap();
+    assert!(title.contains("rank 1"), "{json:#}");
+}
+
 #[test]
 fn a_stopped_child_is_called_stopped() {
     for step in ["load", "device", "unique-id", "init", "correctness"] {
@@ -167,14 +174,7 @@ fn a_stopped_child_is_called_stopped() {
         let said = json["fault"].as_str().unwrap_or_default();
         assert_eq!(code, Some(10), "{json:#}");
         assert!(said.contains("stopped (state T): rank 1"), "{said}");
-        assert_eq!(json["finding"]["rule"], "PROC001", "{step}: {json:#}");
-        assert!(
-            json["finding"]["title"]
-                .as_str()
-                .unwrap()
-                .contains("rank 1"),
-            "{json:#}"
-        );
+        assert_names_rank_1(&json, "PROC001", step);
     }
 }
 
@@ -233,14 +233,7 @@ fn a_killed_rank_is_the_cause_and_not_the_one_that_waits() {
             said.starts_with("rank 1: its process ended by signal 9"),
             "{said}"
         );
-        assert_eq!(json["finding"]["rule"], "DIED001", "{step}: {json:#}");
-        assert!(
-            json["finding"]["title"]
-                .as_str()
-                .unwrap()
-                .contains("rank 1"),
-            "{json:#}"
-        );
+        assert_names_rank_1(&json, "DIED001", step);
     }
 }
 

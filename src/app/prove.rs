@@ -337,38 +337,16 @@ mod tests {
     #[test]
     fn the_jobs_own_library_is_taken_where_it_runs() {
         use crate::engine::catalog::Catalog;
-        use crate::engine::ids::SourceId;
-        use crate::engine::input::{Input, SourceInfo, SourceKind};
         use crate::engine::{Engine, Options};
 
         let mut engine = Engine::new(Catalog::builtin(), Options::default());
         for rank in 0..2 {
-            let id = SourceId(rank);
-            engine.handle(
-                None,
-                Input::Source(SourceInfo {
-                    id,
-                    name: format!("rank{rank}.log"),
-                    kind: SourceKind::File,
-                    host: None,
-                    pid: None,
-                    rank: Some(rank),
-                }),
-            );
             let pid = 70 + rank;
             let log = format!(
                 "node-0:{pid}:{pid} [{rank}] NCCL INFO NCCL version 2.27.3+cuda12.9\n\
                  node-0:{pid}:{pid} [{rank}] NCCL WARN Bootstrap : no socket interface found\n"
             );
-            let (source, offset, chunk) = (id, 0, log.as_bytes());
-            engine.handle(
-                None,
-                Input::Bytes {
-                    source,
-                    offset,
-                    chunk,
-                },
-            );
+            engine.read_log(rank, &log);
         }
         let snapshot = engine.snapshot();
         let finding = Finding {

@@ -89,6 +89,21 @@ fn not_loaded(ranks: &[u32], what: &str) -> Conclusion {
     }
 }
 
+/// The first links in words: `0 to 1, 2 to 3 and more`.
+pub(super) fn listed<'a>(
+    links: impl IntoIterator<Item = &'a (u32, u32), IntoIter: ExactSizeIterator>,
+    most: usize,
+    between: &str,
+) -> String {
+    let links = links.into_iter();
+    let more = if links.len() > most { " and more" } else { "" };
+    let first: Vec<String> = links
+        .take(most)
+        .map(|(a, b)| format!("{a}{between}{b}"))
+        .collect();
+    first.join(", ") + more
+}
+
 /// Who got wrong data, and from whom, as far as the checks tell.
 fn wrong_data(outcome: &Outcome) -> Conclusion {
     let ranks: BTreeSet<u32> = outcome.wrong.iter().map(|wrong| wrong.1).collect();
@@ -111,12 +126,6 @@ fn wrong_data(outcome: &Outcome) -> Conclusion {
             way(outcome, from, to)
         )
     } else if !links.is_empty() {
-        let pairs: Vec<String> = links
-            .iter()
-            .take(LINKS)
-            .map(|(a, b)| format!("{a} to {b}"))
-            .collect();
-        let more = if links.len() > LINKS { " and more" } else { "" };
         let common = common(&links).map(|rank| {
             format!(
                 ", all of them with rank {rank} ({})",
@@ -124,8 +133,8 @@ fn wrong_data(outcome: &Outcome) -> Conclusion {
             )
         });
         format!(
-            "data is changed on the links from rank {}{more}{}",
-            pairs.join(", "),
+            "data is changed on the links from rank {}{}",
+            listed(&links, LINKS, " to "),
             common.unwrap_or_default()
         )
     } else if direct_is_right && ranks.len() == 1 && outcome.world > 1 {

@@ -298,8 +298,7 @@ mod tests {
     use super::*;
     use crate::engine::catalog::Catalog;
     use crate::engine::gpu::Pair;
-    use crate::engine::ids::SourceId;
-    use crate::engine::input::{Input, SourceInfo, SourceKind};
+    use crate::engine::input::Input;
     use crate::engine::{Engine, Options};
 
     /// Two ranks, each on a GPU of its own, whose largest all-reduce reached this busbw (GB/s).
@@ -328,28 +327,7 @@ mod tests {
                     rank + 1
                 );
             }
-            let id = SourceId(rank);
-            engine.handle(
-                None,
-                Input::Source(SourceInfo {
-                    id,
-                    name: format!("rank{rank}.log"),
-                    kind: SourceKind::File,
-                    host: None,
-                    pid: None,
-                    rank: Some(rank),
-                }),
-            );
-            let chunk = log.as_bytes();
-            let (source, offset) = (id, 0);
-            engine.handle(
-                None,
-                Input::Bytes {
-                    source,
-                    offset,
-                    chunk,
-                },
-            );
+            engine.read_log(rank, &log);
         }
         let gpu = |index| Gpu {
             index,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::conclude::listed;
 use super::links::{self, Standing};
 use super::outcome::{Fault, Outcome, Verdict};
 use super::protocol::Step;
@@ -140,13 +141,8 @@ pub fn conclude(pairs: &[Pair]) -> Bad {
             "the link between GPU {a} and GPU {b} is bad: both are well with others"
         ));
     } else if !links.is_empty() {
-        let list: Vec<String> = links
-            .iter()
-            .take(LINKS)
-            .map(|(a, b)| format!("{a}-{b}"))
-            .collect();
-        let more = if links.len() > LINKS { " and more" } else { "" };
-        parts.push(format!("the links {}{more} are bad", list.join(", ")));
+        let list = listed(&links, LINKS, "-");
+        parts.push(format!("the links {list} are bad"));
     }
     Bad {
         gpus: bad_gpus,
