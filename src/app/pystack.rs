@@ -55,7 +55,7 @@ impl Here {
 /// Why it cannot be shown, and what to type instead; a sentence each.
 pub fn order(snapshot: &Snapshot, rank: u32, here: &Here) -> Result<Order, Vec<String>> {
     let no = |why: String, what: String| Err(vec![why, what]);
-    let view = snapshot.job.ranks.iter().find(|r| r.rank == Some(rank));
+    let view = snapshot.job.rank(rank);
     let host = view
         .and_then(|view| view.host.as_deref())
         .unwrap_or("its host");

@@ -72,6 +72,15 @@ pub struct JobView {
 }
 
 impl JobView {
+    /// A rank of the world. They are sorted, and those whose rank is unknown come last.
+    #[must_use]
+    pub fn rank(&self, rank: u32) -> Option<&RankView> {
+        let found = self
+            .ranks
+            .binary_search_by_key(&rank, |r| r.rank.unwrap_or(u32::MAX));
+        self.ranks.get(found.ok()?)
+    }
+
     /// The GPU of a rank, as it was seen last.
     #[must_use]
     pub fn gpu_of(&self, rank: &RankView) -> Option<&Gpu> {

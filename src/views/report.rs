@@ -6,6 +6,8 @@ mod markdown;
 mod page;
 mod text;
 
+use std::collections::BTreeSet;
+
 use crate::engine::finding::{Evidence, Finding};
 use crate::engine::snapshot::{JobView, Snapshot};
 use crate::engine::vocab::{Class, Role};
@@ -136,13 +138,15 @@ pub fn place(snapshot: &Snapshot, evidence: &Evidence) -> String {
 #[must_use]
 pub fn who(job: &JobView, finding: &Finding) -> String {
     let ranks = words::ranks(finding.ranks.iter().copied());
-    let host_of = |rank: u32| {
-        let mut ranks = job.ranks.iter();
-        ranks.find(|r| r.rank == Some(rank))?.host.as_ref()
-    };
+    let theirs = finding
+        .ranks
+        .iter()
+        .map(|rank| job.rank(*rank)?.host.as_ref());
     // Hosts that are only some of its ranks' would stand for all of them.
-    let theirs: Vec<_> = finding.ranks.iter().map(|rank| host_of(*rank)).collect();
-    let partly = theirs.contains(&None) && finding.hosts.iter().all(|h| theirs.contains(&Some(h)));
+    let partly = theirs.clone().any(|host| host.is_none()) && {
+        let known: BTreeSet<&String> = theirs.flatten().collect();
+        finding.hosts.iter().all(|host| known.contains(host))
+    };
     let hosts = match partly {
         true => String::new(),
         false => words::hosts(finding.hosts.iter().map(String::as_str)),

@@ -215,11 +215,7 @@ impl Dashboard<'_> {
             },
             Effect::Stack(rank) => {
                 let here = pystack::Here::this(self.status.mode == Mode::Live);
-                let ranks = &self.snapshot.job.ranks;
-                let pid = ranks
-                    .iter()
-                    .find(|r| r.rank == Some(rank))
-                    .and_then(|r| r.pid);
+                let pid = self.snapshot.job.rank(rank).and_then(|r| r.pid);
                 let order = pystack::order(&self.snapshot, rank, &here);
                 task::stack_asked(&mut self.ui, rank, pid, &order);
                 if let Ok(order) = order {

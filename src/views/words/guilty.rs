@@ -11,12 +11,11 @@ pub fn guilty(snapshot: &Snapshot) -> String {
     let verdict = &snapshot.verdict;
     let who = ranks(verdict.ranks.iter().copied());
     let mut at = hosts(verdict.hosts.iter().map(String::as_str));
-    let of_them: Vec<&RankView> = snapshot
-        .job
+    let of_them = verdict
         .ranks
         .iter()
-        .filter(|r| r.rank.is_some_and(|rank| verdict.ranks.contains(&rank)))
-        .collect();
+        .filter_map(|rank| snapshot.job.rank(*rank));
+    let of_them: Vec<&RankView> = of_them.collect();
     if at.is_empty() {
         let theirs: Option<Vec<&str>> = of_them.iter().map(|r| r.host.as_deref()).collect();
         at = hosts(theirs.unwrap_or_default());

@@ -123,7 +123,7 @@ impl LogView<'_> {
     fn about(&self, rank: u32, pen: &mut Pen<'_>) {
         let snapshot = self.0.snapshot;
         pen.put(Tone::Strong, &format!(" rank {rank}"));
-        if let Some(view) = snapshot.job.ranks.iter().find(|r| r.rank == Some(rank)) {
+        if let Some(view) = snapshot.job.rank(rank) {
             let host = view.host.as_deref().unwrap_or("host unknown");
             pen.put(Tone::Plain, &format!("  {host}  {}", words::progress(view)));
         }
