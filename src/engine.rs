@@ -302,8 +302,20 @@ impl Engine {
     }
 
     fn ras(&mut self, seen: Option<Time>, source: SourceId, reply: &[u8]) {
+        let known = self.sources.get(source.ix()).and_then(Option::as_ref);
+        let before = known.map_or(0, |known| known.whole);
+        let lines = self.job.ras.lines_of(source);
+        let told = ras::events::read(source, before, lines, reply);
+        let known = self.sources.get_mut(source.ix()).and_then(Option::as_mut);
+        if let Some(told) = told {
+            if let Some(known) = known {
+                known.whole += reply.len() as u64;
+            }
+            self.job.ras.hear(source, told);
+            return;
+        }
         let answer = ras::parse(source, reply);
-        if let Some(Some(known)) = self.sources.get_mut(source.ix()) {
+        if let Some(known) = known {
             known.problem = answer.as_ref().err().map(ToString::to_string);
             known.whole += reply.len() as u64;
         }

@@ -15,6 +15,8 @@ use unhang::engine::vocab::{Class, Role, Severity, State};
 mod drive;
 #[path = "dumps/files.rs"]
 mod files;
+#[path = "dumps/partial.rs"]
+mod partial;
 #[path = "dumps/pipelines.rs"]
 mod pipelines;
 #[path = "../examples/synth_dumps/dump.rs"]

@@ -282,6 +282,9 @@ impl Reading<'_> {
         let result = Reader::whole(answer, ras::REPLY_BYTES, "answer of RAS").and_then(|reply| {
             let reply = &reply[..];
             self.engine.handle(None, Input::Ras { source, reply });
+            if ras::events::begin(reply) {
+                return Ok(());
+            }
             ras::parse(source, reply)
                 .map(drop)
                 .map_err(|error| InputError::because("use", &answer.path, error.to_string()))

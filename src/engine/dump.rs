@@ -151,12 +151,16 @@ pub struct Dump {
     pub unread: usize,
     /// The ranks of every group of the process that it lists, named or not.
     pub mentioned: Vec<RankList>,
+    /// Its bytes, where they end before it does: the newest calls are missing, and nobody knows how many.
+    pub cut: Option<usize>,
 }
 
 /// Reads a dump of any version, pickled or JSON. Texts and calls are shared with other dumps through `common`.
 ///
+/// Of a dump that is cut, the calls in front of the cut are read.
+///
 /// # Errors
-/// If it is no dump, cut, or holds what no dump holds; `common` may then have grown.
+/// If it is no dump, cut before its first call, or holds what no dump holds; `common` may then have grown.
 pub fn read(bytes: &[u8], common: &mut Common) -> Result<Dump, DumpError> {
     if bytes.len() > crate::engine::limits::DUMP_BYTES {
         return Err(DumpError::TooMuch {
@@ -164,17 +168,23 @@ pub fn read(bytes: &[u8], common: &mut Common) -> Result<Dump, DumpError> {
             most: crate::engine::limits::DUMP_BYTES,
         });
     }
-    match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
-        None => Err(DumpError::Empty),
-        Some(0x80) => {
-            let (tree, top) = pickle::read(bytes)?;
-            fields::read(&tree, top, common)
-        }
-        Some(b'{') => {
-            let (tree, top) = json::read(bytes)?;
-            fields::read(&tree, top, common)
-        }
-        Some(_) => Err(DumpError::NotADump("it is neither a pickle nor JSON")),
+    let values = match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
+        None => return Err(DumpError::Empty),
+        Some(0x80) => pickle::read(bytes)?,
+        Some(b'{') => json::read(bytes)?,
+        Some(_) => return Err(DumpError::NotADump("it is neither a pickle nor JSON")),
+    };
+    let dump = fields::read(&values.tree, values.top, common);
+    if !values.cut {
+        return dump;
+    }
+    let at = bytes.len();
+    match dump {
+        Ok(dump) if !dump.entries.is_empty() => Ok(Dump {
+            cut: Some(at),
+            ..dump
+        }),
+        _ => Err(DumpError::Cut { at }),
     }
 }
 

@@ -143,8 +143,22 @@ pub struct Finding {
     pub explains: Vec<String>,
     /// Who supports it.
     pub witnesses: BTreeSet<Witness>,
+    /// Those of them that point at the accused, where not all do; empty if all do.
+    pub pointing: BTreeSet<Witness>,
     /// Where in the program the ranks are, by the dumps' stacks: a sentence without its end.
     pub sites: Option<String>,
     /// For ranks that called different things: who called what.
     pub calls: Option<Divergence>,
+}
+
+impl Finding {
+    /// The witnesses that point at the accused; none if nobody is accused.
+    #[must_use]
+    pub fn accusers(&self) -> BTreeSet<Witness> {
+        match (self.accused.is_empty(), self.pointing.is_empty()) {
+            (true, _) => BTreeSet::new(),
+            (false, true) => self.witnesses.clone(),
+            (false, false) => self.pointing.clone(),
+        }
+    }
 }

@@ -28,7 +28,7 @@ pub enum SourceKind {
     Stdin,
     /// Output of a command started by unhang.
     Child,
-    /// Answers of NCCL RAS, saved or asked for.
+    /// Answers of NCCL RAS, saved or asked for, or what it tells by itself.
     Ras,
     /// A file with a dump of PyTorch's Flight Recorder.
     Dump,
@@ -129,7 +129,8 @@ pub enum Input<'a> {
         /// For [`EndReason::Unreadable`]: the error.
         detail: Option<String>,
     },
-    /// A whole answer of NCCL RAS, text or JSON; a later one of the same source replaces it.
+    /// A whole answer of NCCL RAS, text or JSON; a later one of the same source replaces it. Or whole lines of its
+    /// monitor mode, which follow those before.
     Ras {
         /// The source.
         source: SourceId,

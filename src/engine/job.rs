@@ -20,7 +20,7 @@ pub use gpus::{Gpus, HostGpus, LinkPast, Past, XidSeen};
 pub use kept::Kept;
 pub use processes::{ProcessSeen, Processes};
 pub use rankmap::{CommRec, RankRec, Ranks, world_size};
-pub use ras::{Answer, Answers};
+pub use ras::{Answer, Answers, Heard};
 pub use record::{
     AddressSeen, ConnectFailure, Death, ExceptionSeen, ExitReport, Link, PeerClosed, Record,
     StoreJoined, WatchdogSeen,

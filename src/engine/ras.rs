@@ -6,6 +6,7 @@
 //! its pid and the address it bootstraps on. Text since NCCL 2.24.3, JSON since 2.28.7
 //! (`src/ras/client_support.cc`).
 
+pub mod events;
 mod json;
 mod text;
 

@@ -139,7 +139,8 @@ impl Discoverer {
         }
         for (path, look, why) in std::mem::take(&mut walk.doubtful) {
             if self.dump_names.contains(&without_number(&path)) {
-                self.give_dump(&path, Packing::Plain, look, &mut walk);
+                let packing = sniff::packing(&path);
+                self.give_dump(&path, packing, look, &mut walk);
             } else {
                 self.refuse(&path, look, why, &mut walk);
             }

@@ -4,14 +4,16 @@
 //! us   CLIENT PROTOCOL 2   TIMEOUT 5   SET FORMAT json       [VERBOSE ]STATUS
 //! it   SERVER PROTOCOL 2   OK          OK | ERROR: Unknown…  the report, then it closes
 //! ```
-//! Only STATUS is asked. `MONITOR` (since 2.29.2) tells that a peer is gone or does not answer, which the next
-//! STATUS says as well (INCOMPLETE, DEAD), together with what its ranks had launched; and it keeps a connection to
-//! a process of the job open. `DIAGNOSTICS` (since 2.31) makes code run in every process of the job that was never
+//! Only STATUS is asked unless the user wants more. `MONITOR` (since 2.29.2, [`monitor`]) tells at once that a peer is
+//! gone or does not answer, which the next STATUS says as well (INCOMPLETE, DEAD), together with what its ranks had
+//! launched; it keeps a connection to a process of the job open, so it is asked for by name. `DIAGNOSTICS` (since 2.31) makes code run in every process of the job that was never
 //! seen to run in one that hangs, and RAS has crashed jobs before; it compares the NCCL variables, drivers and GPU
 //! models that the logs show anyhow. What of it decides something (ECC errors and NVLinks of far hosts) is read
 //! where the user had NCCL print it (`NCCL_RUN_RAS_DIAGNOSTICS=1`): rule HW006.
 //!
 //! (`src/ras/client.cc`, `src/ras/client_support.cc`, NCCL 2.24.3 to 2.32; JSON since 2.28.7.)
+
+pub mod monitor;
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -306,6 +308,17 @@ impl<'a> Session<'a> {
     }
 }
 
+/// True if this version can tell of changes by itself.
+#[must_use]
+pub fn has_monitor(version: &str) -> bool {
+    let digits = |part: &str| {
+        let digits = part.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse::<u32>().ok()
+    };
+    let number: Vec<u32> = version.split('.').map_while(digits).take(3).collect();
+    number.len() >= 2 && number >= vec![2, 29, 2]
+}
+
 /// Why a version must not be asked, if it must not: asking has crashed jobs.
 ///
 /// NVIDIA/nccl issues 1669 (2.26.2), 1718 (2.26.5), 1762 (2.27.3), 2346 (2.29.7, while communicators are
@@ -369,5 +382,18 @@ mod tests {
         for good in ["2.28.9+cuda13.0", "2.30.4", "2.31.2", "3.0.1"] {
             assert_eq!(danger(good), None, "{good}");
         }
+        let can = |version: &&str| has_monitor(version);
+        let all = [
+            "2.28.9+cuda13.0",
+            "2.29.1",
+            "2.29.2",
+            "2.30.4",
+            "2.30",
+            "3.0.1",
+            "",
+            "x",
+        ];
+        let with: Vec<&str> = all.into_iter().filter(can).collect();
+        assert_eq!(with, ["2.29.2", "2.30.4", "2.30", "3.0.1"]);
     }
 }

@@ -39,7 +39,8 @@ impl Reader {
             })
     }
 
-    /// Reads a file whole and unpacked, as dumps and answers of RAS are; `what` it is, in words.
+    /// Reads a file whole and unpacked, as dumps and answers of RAS are; `what` it is, in words. Of a packed file that
+    /// is cut, what comes out of it: its reader sees that the end is missing.
     ///
     /// # Errors
     /// If it cannot be read, or is larger than `most` bytes.
@@ -49,13 +50,15 @@ impl Reader {
         let mut body = decompress::open(&file.path, file.packing)
             .map_err(|error| InputError::io("open", &file.path, &error))?
             .take(most + 1);
-        let read = body.read_to_end(&mut bytes);
-        read.map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => {
-                InputError::because("read", &file.path, "the compressed file is cut off")
+        match body.read_to_end(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof && !bytes.is_empty() => {}
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                let why = "the compressed file is cut off";
+                return Err(InputError::because("read", &file.path, why));
             }
-            _ => InputError::io("read", &file.path, &error),
-        })?;
+            Err(error) => return Err(InputError::io("read", &file.path, &error)),
+            Ok(_) => {}
+        }
         if bytes.len() as u64 > most {
             let why = format!("it is larger than {} MiB, which no {what} is", most >> 20);
             return Err(InputError::because("read", &file.path, why));

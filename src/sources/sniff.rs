@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use super::decompress::{self, Packing};
 use super::journal;
-use crate::engine::dump;
+use crate::engine::{dump, ras};
 
 /// Bytes looked at.
 const HEAD: usize = 8 << 10;
@@ -180,6 +180,13 @@ pub fn look(path: &Path, chosen: Chosen) -> io::Result<Guess> {
     Ok(guess(&head, packing, says))
 }
 
+/// How a file is packed, by its first bytes; plain if it cannot be read, which whoever reads it will tell.
+#[must_use]
+pub fn packing(path: &Path) -> Packing {
+    let head = File::open(path).and_then(|mut file| read_head(&mut file, 4));
+    head.map_or(Packing::Plain, |head| Packing::of(&head))
+}
+
 fn read_head(file: &mut File, limit: usize) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     file.take(limit as u64).read_to_end(&mut head)?;
@@ -206,7 +213,7 @@ fn guess(head: &[u8], packing: Packing, says: NameSays) -> Guess {
     if matches!(head, [0x80, 2..=5, ..]) {
         return Guess::Not("a pickle, and no Flight Recorder dump");
     }
-    if is_ras(head) {
+    if is_ras(head) || ras::events::begin(head) {
         return Guess::Ras(packing);
     }
     if let NameSays::Dump(what) = says {

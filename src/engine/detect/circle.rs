@@ -20,10 +20,21 @@ pub(super) struct Step {
     pub(super) call: String,
     /// For whom.
     pub(super) whom: BTreeSet<u32>,
+    /// The communicator, as findings name it.
+    pub(super) comm: String,
 }
 
-/// The finding about a circle, and those of `found` about its steps (of these rules) as its symptoms; `None` if the
-/// steps do not close. Where everybody who is waited for waits, somebody on each step's far side is on
+impl Step {
+    /// The finding is about this step.
+    fn is_told_by(&self, finding: &Finding) -> bool {
+        let same = finding.comm.as_deref() == Some(self.comm.as_str());
+        let mut ranks = self.who.iter().chain(&self.whom);
+        same && ranks.all(|rank| finding.ranks.contains(rank))
+    }
+}
+
+/// The finding about a circle, and those of `found` (of these rules) as its symptoms; `None` if the steps do not
+/// close. It cites those about its own steps. Where everybody who is waited for waits, somebody on each step's far side is on
 /// the circle; steps that nobody waits for only lead to it.
 pub(super) fn close<'a>(
     scene: &'a Scene<'a>,
@@ -63,7 +74,12 @@ pub(super) fn close<'a>(
     for step in found.iter_mut().filter(|f| rules.contains(&f.id.as_str())) {
         step.role = Role::Symptom;
         let finding = draft.finding();
-        finding.explains.push(step.id.clone());
+        if !finding.explains.contains(&step.id) {
+            finding.explains.push(step.id.clone());
+        }
+        if !steps.iter().any(|on| on.is_told_by(step)) {
+            continue;
+        }
         finding
             .evidence
             .extend(step.evidence.iter().take(LINES).cloned());

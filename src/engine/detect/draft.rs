@@ -61,6 +61,7 @@ impl<'a> Draft<'a> {
                 missing: Vec::new(),
                 explains: Vec::new(),
                 witnesses: BTreeSet::from([Witness::Log]),
+                pointing: BTreeSet::new(),
                 sites: None,
                 calls: None,
             },

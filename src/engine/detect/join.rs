@@ -97,6 +97,7 @@ fn merge(known: Finding, other: Finding) -> Finding {
         (false, true) => false,
         _ => other.confidence > known.confidence && other.role != Role::Note,
     };
+    let pointing: BTreeSet<Witness> = known.accusers().union(&other.accusers()).copied().collect();
     let (mut lead, second) = if leads {
         (other, known)
     } else {
@@ -117,6 +118,7 @@ fn merge(known: Finding, other: Finding) -> Finding {
     lead.ranks.extend(second.ranks);
     lead.hosts.extend(second.hosts);
     lead.witnesses.extend(second.witnesses);
+    lead.pointing = pointing;
     lead.confidence = lead.confidence.max(second.confidence);
     lead.sites = lead.sites.or(second.sites);
     // The dumps that were asked for are here.
@@ -184,10 +186,18 @@ pub(super) fn contradiction(scene: &Scene<'_>, log: &Finding, other: &Finding) -
 
 /// Whom a finding's witnesses point at, with its rule.
 pub(super) fn says(f: &Finding) -> String {
-    let who = match f.witnesses.first() {
-        Some(Witness::Ras) => "NCCL RAS points at",
-        Some(Witness::Dump) => "the dumps point at",
-        _ => "the logs point at",
+    let accusers = f.accusers();
+    let name = |who: &Witness| match who {
+        Witness::Ras => "NCCL RAS",
+        Witness::Dump => "the dumps",
+        Witness::Log | Witness::Gpu | Witness::Process => "the logs",
     };
-    format!("{who} {} ({})", rank_names(&f.accused), f.id)
+    let mut names: Vec<&str> = accusers.iter().map(name).collect();
+    names.dedup();
+    let verb = match accusers.first() {
+        Some(Witness::Ras) => "points at",
+        _ => "point at",
+    };
+    let (accused, id) = (rank_names(&f.accused), &f.id);
+    format!("{} {verb} {accused} ({id})", names.join(" and "))
 }

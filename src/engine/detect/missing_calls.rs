@@ -27,6 +27,8 @@ struct Lag<'a> {
     /// World ranks of `behind` and `ahead`, as far as known.
     behind_world: BTreeSet<u32>,
     ahead_world: BTreeSet<u32>,
+    /// Those of `ahead_world` that wait: whoever destroyed the communicator does not.
+    waiting_world: BTreeSet<u32>,
 }
 
 /// Adds findings for ranks that are behind.
@@ -40,7 +42,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let mut waits_in: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
     for (at, lag) in lags.iter().enumerate() {
         // Who ended by itself waits for nobody, whatever it called last.
-        let waits = lag.ahead_world.iter().filter(|rank| {
+        let waits = lag.waiting_world.iter().filter(|rank| {
             let rec = scene.ranks.ranks.get(**rank as usize);
             rec.is_none_or(|rec| !died::by_itself(scene, rec))
         });
@@ -105,11 +107,20 @@ fn lag<'a>(scene: &Scene<'_>, comm: &'a CommRec) -> Option<Lag<'a>> {
         |side: Vec<(u32, u64)>| side.into_iter().map(|(rank, _)| rank).collect::<Vec<u32>>();
     let (behind, ahead) = (ranks(behind), ranks(ahead));
     let world = |side: &[u32]| super::mismatch::world_ranks(scene, comm, side);
+    let waits = |rank: &u32| {
+        let member = scene.member(comm, *rank);
+        member.is_none_or(|m| !m.ended || m.aborted)
+    };
+    let waiting: Vec<u32> = ahead.iter().copied().filter(waits).collect();
+    if waiting.is_empty() {
+        return None;
+    }
     Some(Lag {
         comm,
         common,
         behind_world: world(&behind),
         ahead_world: world(&ahead),
+        waiting_world: world(&waiting),
         behind,
         ahead,
     })
@@ -122,13 +133,14 @@ fn step(scene: &Scene<'_>, lag: &Lag<'_>) -> Step {
     let call = at.and_then(|at| reference.get(at));
     let name = call.map_or("a call", |call| scene.job.calls[*call as usize].func.name());
     Step {
-        who: lag.ahead_world.clone(),
+        who: lag.waiting_world.clone(),
         call: format!(
             "{name} number {} on {}",
             lag.common + 1,
             comm_words(scene, comm)
         ),
         whom: lag.behind_world.clone(),
+        comm: comm_name(scene, comm),
     }
 }
 

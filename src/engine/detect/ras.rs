@@ -354,6 +354,7 @@ impl<'a> Apart<'a> {
                 self.name()
             ),
             whom: self.behind.clone(),
+            comm: self.name(),
         })
     }
 
@@ -624,6 +625,11 @@ fn join(scene: &Scene<'_>, finding: Finding, found: &mut Vec<Finding>) {
             found.extend(note);
         }
         Some(known) => {
+            known.pointing = known
+                .accusers()
+                .union(&finding.accusers())
+                .copied()
+                .collect();
             known.evidence.extend(finding.evidence);
             known.witnesses.extend(finding.witnesses);
             if known.confidence == Confidence::Possible && known.accused == finding.accused {

@@ -36,11 +36,12 @@ pub(super) fn detect(scene: &Scene<'_>, explained: bool) -> Vec<Finding> {
     }
     let groups = &scene.recorded.groups;
     let still = wait::stands_still(scene);
-    let stands: Vec<Stand<'_>> = groups
+    let mut stands: Vec<Stand<'_>> = groups
         .iter()
         .flat_map(|group| Stand::of(&recorder.common, group, still))
         .collect();
     let lanes = p2p::Lanes::of(&recorder.common, groups);
+    stand::settle(&mut stands, groups, lanes.any_stands());
     let pairs = &lanes.unmatched;
     let waits = Waits::of(&stands, &lanes);
     let differing = stands.iter().filter_map(|s| calls::finding(scene, s));
@@ -60,7 +61,10 @@ pub(super) fn detect(scene: &Scene<'_>, explained: bool) -> Vec<Finding> {
     ));
     if !cause && !explained {
         let stalled = notes::all_in(scene, &stands);
-        found.extend(stalled.or_else(|| p2p::stalled(scene, &lanes)));
+        let stalled = stalled.or_else(|| p2p::stalled(scene, &lanes));
+        let named = found.iter().any(|f| f.role == Role::Cause);
+        let unknown = || notes::unknown(scene, &stands, &lanes).filter(|_| !named);
+        found.extend(stalled.or_else(unknown));
     }
     found
 }
@@ -88,11 +92,11 @@ impl Waits {
                 Stand::Behind(lag) | Stand::Unbegun(lag) => {
                     steps.push((lag.ahead.clone(), lag.behind.clone()));
                 }
-                Stand::AllIn(inside) if inside.group.absent.is_empty() => {
+                Stand::AllIn(inside) if inside.unknown.is_empty() => {
                     held.extend(inside.ranks.iter().copied());
                 }
                 Stand::AllIn(inside) => {
-                    steps.push((inside.ranks.clone(), inside.group.absent.clone()));
+                    steps.push((inside.ranks.clone(), inside.unknown.clone()));
                 }
                 Stand::Differs(split) => held.extend(split.stuck.iter().copied()),
                 Stand::Quiet => {}

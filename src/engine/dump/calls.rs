@@ -67,6 +67,7 @@ struct Kind {
     given: u128,
     filled: u128,
     datatype: String,
+    filled_with: String,
 }
 
 impl Call {
@@ -107,6 +108,40 @@ impl Call {
         words
     }
 
+    /// In words that tell it from another one: what both fill, too, if that alone differs.
+    #[must_use]
+    pub fn words_beside(&self, other: &Self) -> String {
+        let words = self.words();
+        if words != other.words() || self.kind == other.kind {
+            return words;
+        }
+        let (given, filled) = (elements(&self.inputs), elements(&self.outputs));
+        if given != elements(&other.inputs) {
+            return format!("{words}, {given} elements in all");
+        }
+        let datatype = self.output_types.first().map_or("", String::as_str);
+        format!("{words} into {filled} elements {datatype}")
+            .trim_end()
+            .to_owned()
+    }
+
+    /// How many elements and of which type, as [`Call::moved`] has them; those that are filled, too, where these alone
+    /// are not the other call's.
+    #[must_use]
+    pub fn moved_beside(&self, other: &Self) -> (Option<String>, Option<String>) {
+        let (elements, datatype) = self.moved();
+        let (kind, with) = (&self.kind, &other.kind);
+        let mut count = (elements > 0).then(|| elements.to_string());
+        if self.moved().0 == other.moved().0 && kind.filled != with.filled {
+            count = count.map(|count| format!("{count} into {}", kind.filled));
+        }
+        let mut of = (!datatype.is_empty()).then(|| datatype.to_owned());
+        if datatype == other.moved().1 && kind.filled_with != with.filled_with {
+            of = of.map(|of| format!("{of} into {}", kind.filled_with));
+        }
+        (count, of)
+    }
+
     /// What differs between two calls that have to be the same; `None` if nothing that matters does.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<&'static str> {
@@ -117,8 +152,12 @@ impl Call {
             Some("function")
         } else if a.datatype != b.datatype {
             Some("datatype")
-        } else {
+        } else if a.given != b.given {
             Some("size")
+        } else if a.filled != b.filled {
+            Some("the size of what is filled")
+        } else {
+            Some("the datatype of what is filled")
         }
     }
 
@@ -164,20 +203,22 @@ impl Call {
         let (given, filled) = (elements(&self.inputs), elements(&self.outputs));
         let input = self.input_types.first().cloned().unwrap_or_default();
         let output = self.output_types.first().cloned().unwrap_or_default();
-        let (given, filled, datatype) = match op {
+        let nothing = String::new();
+        let (given, filled, datatype, filled_with) = match op {
             // Only the root has outputs, or inputs.
-            "gather" => (given, 0, input),
-            "scatter" => (0, filled, output),
+            "gather" => (given, 0, input, nothing),
+            "scatter" => (0, filled, output, nothing),
             // Each rank moves as much as it likes.
-            "all_to_all" => (0, 0, input),
-            "barrier" | "coalesced" => (0, 0, String::new()),
-            _ => (given, filled, input),
+            "all_to_all" => (0, 0, input, nothing),
+            "barrier" | "coalesced" => (0, 0, nothing.clone(), nothing),
+            _ => (given, filled, input, output),
         };
         Kind {
             op: op.to_owned(),
             given,
             filled,
             datatype,
+            filled_with,
         }
     }
 }
@@ -418,6 +459,7 @@ impl Call {
                 given: 0,
                 filled: 0,
                 datatype: String::new(),
+                filled_with: String::new(),
             },
         };
         call.kind = call.kind_of();

@@ -6,21 +6,80 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::DumpError;
-use super::tree::{Tree, Val};
+use super::tree::{Tree, Val, Values};
 
-/// Reads one JSON value. How deep it nests is bounded by `serde_json` itself.
-pub(super) fn read(bytes: &[u8]) -> Result<(Tree<'static>, Val), DumpError> {
-    let mut tree = Tree::default();
+/// Open lists and objects that a cut text is worth: the dump itself and its entries.
+const SALVAGED: usize = 2;
+
+/// Reads one JSON value; of one that is cut, what is whole. How deep it nests is bounded by `serde_json` itself.
+pub(super) fn read(bytes: &[u8]) -> Result<Values<'static>, DumpError> {
+    let mut reading = Reading::default();
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let top = Plain(&mut tree).deserialize(&mut json);
-    match top {
-        Ok(top) => Ok((tree, top)),
-        Err(error) if error.is_eof() => Err(DumpError::Cut { at: bytes.len() }),
-        Err(error) => Err(DumpError::Json(error.to_string())),
+    let top = Plain(&mut reading).deserialize(&mut json);
+    let (top, cut) = match top {
+        Ok(top) => (top, false),
+        Err(error) if error.is_eof() => {
+            let cut = DumpError::Cut { at: bytes.len() };
+            (reading.salvage().ok_or(cut)?, true)
+        }
+        Err(error) => return Err(DumpError::Json(error.to_string())),
+    };
+    let tree = reading.tree;
+    Ok(Values { tree, top, cut })
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Reading {
+    tree: Tree<'static>,
+    /// Lists and objects that have not ended, the outermost first, with what they hold.
+    open: Vec<(Val, Vec<Val>)>,
+}
+
+impl Reading {
+    fn begin(&mut self, dict: bool) -> Result<(), DumpError> {
+        let node = self.tree.node()?;
+        let val = if dict {
+            Val::Dict(node)
+        } else {
+            Val::List(node)
+        };
+        self.open.push((val, Vec::new()));
+        Ok(())
+    }
+
+    fn add(&mut self, item: Val) {
+        if let Some((_, items)) = self.open.last_mut() {
+            items.push(item);
+        }
+    }
+
+    fn end(&mut self) -> Result<Val, DumpError> {
+        let Some((val, items)) = self.open.pop() else {
+            return Ok(Val::None);
+        };
+        if let Val::Dict(node) | Val::List(node) = val {
+            self.tree.append(node, &items)?;
+        }
+        Ok(val)
+    }
+
+    /// Closes what is open where the text ends. Of what is open within an entry nothing is whole, so it goes.
+    fn salvage(&mut self) -> Option<Val> {
+        self.open.truncate(SALVAGED);
+        let mut closed = None;
+        while let Some((val, items)) = self.open.last_mut() {
+            items.extend(closed);
+            if matches!(val, Val::Dict(_)) {
+                items.truncate(items.len() / 2 * 2);
+            }
+            closed = Some(self.end().ok()?);
+        }
+        closed.filter(|top| matches!(top, Val::Dict(_)))
     }
 }
 
-struct Plain<'t>(&'t mut Tree<'static>);
+struct Plain<'t>(&'t mut Reading);
 
 impl<'de> DeserializeSeed<'de> for Plain<'_> {
     type Value = Val;
@@ -58,31 +117,24 @@ impl<'de> Visitor<'de> for Plain<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Val, E> {
-        self.0.text(value).map(Val::Text).map_err(E::custom)
+        self.0.tree.text(value).map(Val::Text).map_err(E::custom)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Val, A::Error> {
-        let node = self.0.node().map_err(serde::de::Error::custom)?;
-        let mut items = Vec::new();
+        self.0.begin(false).map_err(serde::de::Error::custom)?;
         while let Some(item) = seq.next_element_seed(Plain(self.0))? {
-            items.push(item);
+            self.0.add(item);
         }
-        self.0
-            .append(node, &items)
-            .map_err(serde::de::Error::custom)?;
-        Ok(Val::List(node))
+        self.0.end().map_err(serde::de::Error::custom)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Val, A::Error> {
-        let node = self.0.node().map_err(serde::de::Error::custom)?;
-        let mut items = Vec::new();
+        self.0.begin(true).map_err(serde::de::Error::custom)?;
         while let Some(key) = map.next_key_seed(Plain(self.0))? {
-            items.push(key);
-            items.push(map.next_value_seed(Plain(self.0))?);
+            self.0.add(key);
+            let value = map.next_value_seed(Plain(self.0))?;
+            self.0.add(value);
         }
-        self.0
-            .append(node, &items)
-            .map_err(serde::de::Error::custom)?;
-        Ok(Val::Dict(node))
+        self.0.end().map_err(serde::de::Error::custom)
     }
 }

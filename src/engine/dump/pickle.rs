@@ -5,11 +5,14 @@
 //! build anything else is refused by name and place. Nothing is ever executed.
 
 use super::DumpError;
-use super::tree::{Node, Tree, Val};
+use super::tree::{Node, Tree, Val, Values};
 use crate::engine::limits;
 
-/// Reads a pickle: its values, and the one on top at the end.
-pub(super) fn read(bytes: &[u8]) -> Result<(Tree<'_>, Val), DumpError> {
+/// Open lists and dictionaries that a cut pickle is worth: the dump itself and its entries.
+const SALVAGED: usize = 2;
+
+/// Reads a pickle: its values, and the one on top at the end. Of one that is cut, what is whole.
+pub(super) fn read(bytes: &[u8]) -> Result<Values<'_>, DumpError> {
     let mut machine = Machine {
         bytes,
         at: 0,
@@ -18,8 +21,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Tree<'_>, Val), DumpError> {
         marks: Vec::new(),
         memo: Vec::new(),
     };
-    let top = machine.run()?;
-    Ok((machine.tree, top))
+    let (top, cut) = match machine.run() {
+        Ok(top) => (top, false),
+        Err(cut @ DumpError::Cut { .. }) => (machine.salvage().ok_or(cut)?, true),
+        Err(error) => return Err(error),
+    };
+    let tree = machine.tree;
+    Ok(Values { tree, top, cut })
 }
 
 struct Machine<'a> {
@@ -149,6 +157,34 @@ impl Machine<'_> {
                 }
             }
         }
+    }
+
+    /// Closes what is open where the bytes end. Of what is open within an entry nothing is whole, so it goes.
+    fn salvage(&mut self) -> Option<Val> {
+        if let Some(within) = self.marks.get(SALVAGED) {
+            self.stack.truncate(within.saturating_sub(1));
+            self.marks.truncate(SALVAGED);
+        }
+        // The last thing may have been made, and not been filled yet.
+        if let Some(Val::Dict(node)) = self.stack.last()
+            && self.tree.items(*node).is_empty()
+        {
+            self.stack.pop();
+        }
+        while let Some(from) = self.marks.pop() {
+            let from = from.min(self.stack.len());
+            match from.checked_sub(1).map(|owner| self.stack[owner]) {
+                Some(Val::Dict(node)) => {
+                    let whole = (self.stack.len() - from) / 2 * 2;
+                    self.stack.truncate(from + whole);
+                    self.fill(node, from).ok()?;
+                }
+                Some(Val::List(node)) => self.fill(node, from).ok()?,
+                _ => return None,
+            }
+        }
+        let top = self.stack.first().copied();
+        top.filter(|top| matches!(top, Val::Dict(_)))
     }
 
     fn push(&mut self, val: Val) -> Result<(), DumpError> {
@@ -374,7 +410,7 @@ mod tests {
 
     #[test]
     fn numbers_of_every_kind() {
-        let (tree, top) = read(
+        let Values { tree, top, .. } = read(
             b"\x80\x02](K\xffM\xff\xffJ\xff\xff\xff\xff\x8a\x08\0\0\0\0\0\0\0\x80\x8a\x02\xff\0\x8a\x09\0\0\0\0\0\0\0\0\x01\x8a\x00G\x3f\xf0\0\0\0\0\0\0\x88\x89Ne.",
         )
         .unwrap();
@@ -418,8 +454,41 @@ mod tests {
     }
 
     #[test]
+    fn a_cut_pickle_is_worth_what_is_whole_in_it() {
+        // {"v": 1, "entries": [{"a": 1, "b": 2}, {"a": 3, "b": 4}]}, as PyTorch lays it out.
+        let entry =
+            |a: u8, b: u8| [&b"}(X\x01\0\0\0aK"[..], &[a], b"X\x01\0\0\0bK", &[b], b"u"].concat();
+        let head = b"\x80\x02}q\0(X\x01\0\0\0vK\x01X\x07\0\0\0entries](";
+        let whole = [&head[..], &entry(1, 2), &entry(3, 4), b"eu."].concat();
+        let entries = |len: usize| -> Option<usize> {
+            let read = read(&whole[..len]).ok()?;
+            assert_eq!(read.cut, len < whole.len());
+            let list = read.tree.dict(read.top).find_map(|(key, val)| match key {
+                Val::Text(key) if read.tree.bytes(key) == b"entries" => Some(val),
+                _ => None,
+            });
+            let list = read.tree.list(list?);
+            for entry in list {
+                assert_eq!(read.tree.dict(*entry).count(), 2, "cut at {len}");
+            }
+            Some(list.len())
+        };
+        assert_eq!(entries(whole.len()), Some(2));
+        let first = head.len() + entry(1, 2).len();
+        let second = first + entry(3, 4).len();
+        for len in 0..whole.len() {
+            let expected = match len {
+                len if len >= second => 2,
+                len if len >= first => 1,
+                _ => 0,
+            };
+            assert_eq!(entries(len).unwrap_or(0), expected, "cut at {len}");
+        }
+    }
+
+    #[test]
     fn a_value_in_itself_and_open_lists_are_bounded() {
-        let (tree, top) = read(b"\x80\x02]q\0h\0a.").unwrap();
+        let Values { tree, top, .. } = read(b"\x80\x02]q\0h\0a.").unwrap();
         assert_eq!(tree.list(top), [top]);
         assert!(matches!(
             error(&b"(".repeat(1 << 20)),

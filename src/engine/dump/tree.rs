@@ -30,6 +30,14 @@ pub(super) enum Val {
     Dict(Node),
 }
 
+/// The values of a dump, and the one that holds all others.
+pub(super) struct Values<'a> {
+    pub(super) tree: Tree<'a>,
+    pub(super) top: Val,
+    /// The bytes end before the value does: what is whole was read.
+    pub(super) cut: bool,
+}
+
 /// Where the items of a node stand; keys and values of a dictionary take turns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {

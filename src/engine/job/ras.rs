@@ -1,5 +1,6 @@
-//! What NCCL RAS answered: the last answer of each source, and for how long nothing moved.
+//! What NCCL RAS answered: the last answer of each source, and for how long nothing moved; and what it told by itself.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
@@ -7,7 +8,9 @@ use rustc_hash::FxHashMap;
 
 use crate::engine::ids::SourceId;
 use crate::engine::input::Time;
-use crate::engine::ras::{RasComm, Reply};
+use crate::engine::limits;
+use crate::engine::ras::events::{Change, Told};
+use crate::engine::ras::{Process, RasComm, Reply};
 
 /// The last answer of one source.
 #[derive(Clone, Debug)]
@@ -40,6 +43,19 @@ pub struct Answers {
     places: FxHashMap<SourceId, usize>,
     /// By communicator.
     stills: FxHashMap<u64, Still>,
+    /// What was told of processes without being asked, by address and pid.
+    pub heard: BTreeMap<(String, u32), Heard>,
+    /// Lines told so far, by source.
+    lines: FxHashMap<SourceId, u64>,
+}
+
+/// How a process stands by what RAS told of it.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// The last change.
+    pub change: Change,
+    /// What led to it, the first ones.
+    pub told: Vec<Process>,
 }
 
 impl Answers {
@@ -60,6 +76,46 @@ impl Answers {
                 place.insert(self.last.len());
                 self.last.push(answer);
             }
+        }
+    }
+
+    /// Lines that a source told so far.
+    #[must_use]
+    pub fn lines_of(&self, source: SourceId) -> u64 {
+        self.lines.get(&source).copied().unwrap_or(0)
+    }
+
+    /// Takes what RAS told by itself. Whoever is given up stays so until it is well again.
+    pub fn hear(&mut self, source: SourceId, told: Told) {
+        /// Lines kept of one process.
+        const LINES: usize = 3;
+        *self.lines.entry(source).or_default() += told.lines;
+        for event in told.events {
+            let (Some(pid), node) = (event.peer.pid, event.peer.node.clone()) else {
+                continue;
+            };
+            let known = self.heard.len();
+            let process = (node.unwrap_or_default(), pid);
+            if known >= limits::RANKS as usize && !self.heard.contains_key(&process) {
+                continue;
+            }
+            let heard = self.heard.entry(process).or_insert(Heard {
+                change: Change::Well,
+                told: Vec::new(),
+            });
+            if event.change == Change::Well {
+                heard.told.clear();
+                heard.change = Change::Well;
+                continue;
+            }
+            // That it was given up is the weightiest; room is kept for it.
+            let given_up = event.change == Change::Dead && heard.change != Change::Dead;
+            if heard.told.len() < LINES {
+                heard.told.push(event.peer);
+            } else if given_up {
+                heard.told[LINES - 1] = event.peer;
+            }
+            heard.change = heard.change.max(event.change);
         }
     }
 

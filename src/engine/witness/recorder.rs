@@ -82,6 +82,19 @@ impl Taken {
         self.dump.groups.iter().zip(&self.calls)
     }
 
+    /// Of a dump that is cut: what was read of it, in words.
+    #[must_use]
+    pub fn cut(&self) -> Option<String> {
+        let at = self.dump.cut?;
+        let calls = match self.entries {
+            1 => "only its first call was".to_owned(),
+            n => format!("only its first {n} calls were"),
+        };
+        Some(format!(
+            "{calls} read: it is cut off after {at} bytes, so what its rank called after them is not known"
+        ))
+    }
+
     /// Older calls are missing: the ring has wrapped.
     #[must_use]
     pub fn wrapped(&self) -> bool {
@@ -128,13 +141,18 @@ impl Recorder {
         if let Some((_, error)) = self.unread.get(&source) {
             return Some(error.to_string());
         }
-        let taken = self.dumps.get(&source).filter(|t| t.dump.unread > 0)?;
-        Some(format!(
+        let taken = self.dumps.get(&source)?;
+        if let Some(cut) = taken.cut() {
+            return Some(cut);
+        }
+        (taken.dump.unread > 0).then(|| {
+            format!(
             "only its newest {} of {} calls were read: it names the same lists again and again, for more than {} values",
-            taken.entries,
-            taken.entries + taken.dump.unread,
-            limits::DUMP_VISITS,
-        ))
+                taken.entries,
+                taken.entries + taken.dump.unread,
+                limits::DUMP_VISITS,
+            )
+        })
     }
 
     /// True if no dump was given.

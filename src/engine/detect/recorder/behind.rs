@@ -180,6 +180,7 @@ pub(super) fn circle(
             who: lag.ahead.clone(),
             call,
             whom: lag.behind.clone(),
+            comm: lag.group.name.clone(),
         });
     }
     for pair in pairs {
@@ -193,6 +194,7 @@ pub(super) fn circle(
             who: BTreeSet::from([pair.waits]),
             call,
             whom: BTreeSet::from([pair.peer]),
+            comm: pair.group.name.clone(),
         });
     }
     let circle = circle::close(scene, steps, found, &["RANK001", "FR002"]);

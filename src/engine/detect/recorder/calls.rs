@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::stand::{Side, Split, same};
+use super::stand::{Side, Split, parts, same};
 use super::{Draft, Scene, at_site, cite};
 use crate::engine::detect::{ranges, wait};
 use crate::engine::dump::{Common, Entry};
@@ -31,12 +31,12 @@ pub(super) fn finding(scene: &Scene<'_>, stand: &super::Stand<'_>) -> Option<Fin
         (_, _, false) => "COLL002",
     };
     let (odd, usual) = telling(common, minor.entries, major.entries);
-    let words = |entry: &Entry| {
-        format!(
-            "{}{}",
-            common.call(entry.call).words(),
-            at_site(common, entry)
-        )
+    let words = |side: &Side<'_>, entry: &Entry, other: &Entry| {
+        let call = common
+            .call(entry.call)
+            .words_beside(common.call(other.call));
+        let several = several(common, split, side).unwrap_or_default();
+        format!("{several}{call}{}", at_site(common, entry))
     };
     let aspect = common.call(usual.call).difference(common.call(odd.call));
     let mut draft = Draft::new(scene, id)?;
@@ -44,10 +44,10 @@ pub(super) fn finding(scene: &Scene<'_>, stand: &super::Stand<'_>) -> Option<Fin
         .fact("ordinal", split.seq.to_string())
         .fact("comm", group.name.clone())
         .fact("minority", ranges(minor.ranks.iter().copied()))
-        .fact("minority_call", words(odd))
+        .fact("minority_call", words(minor, odd, usual))
         .fact("went_on", if id == "COLL004" { "yes" } else { "" })
         .fact("majority", ranges(major.ranks.iter().copied()))
-        .fact("majority_call", words(usual))
+        .fact("majority_call", words(major, usual, odd))
         .fact("aspect", aspect.unwrap_or("number of calls"))
         .ranks(sides.iter().flat_map(|side| side.ranks.iter().copied()))
         .sure(Confidence::Certain);
@@ -73,11 +73,9 @@ pub(super) fn finding(scene: &Scene<'_>, stand: &super::Stand<'_>) -> Option<Fin
                 } else {
                     major
                 };
-                called(
-                    common,
-                    side,
-                    telling(common, side.entries, against.entries).0,
-                )
+                let pair = telling(common, side.entries, against.entries);
+                let several = several(common, split, side);
+                called(common, side, several, pair)
             })
             .collect(),
         more: sides.len().saturating_sub(limits::SIDES),
@@ -89,19 +87,40 @@ pub(super) fn finding(scene: &Scene<'_>, stand: &super::Stand<'_>) -> Option<Fin
 
 /// The first pair of entries that differ, of calls that may be several each.
 fn telling<'e>(common: &Common, a: &'e [Entry], b: &'e [Entry]) -> (&'e Entry, &'e Entry) {
-    let pair = a.iter().zip(b).find(|(a, b)| !common.alike(a.call, b.call));
-    pair.unwrap_or((&a[0], &b[0]))
+    let (a, b) = (parts(common, a), parts(common, b));
+    let mut pairs = a.iter().zip(&b);
+    let pair = pairs.find(|(a, b)| !common.alike(a.call, b.call));
+    pair.map_or((a[0], b[0]), |(a, b)| (*a, *b))
+}
+
+/// `3 coalesced calls with `, where the sides made another number of them.
+fn several(common: &Common, split: &Split<'_>, side: &Side<'_>) -> Option<String> {
+    let number = |side: &Side<'_>| parts(common, side.entries).len();
+    let alike = split
+        .sides
+        .iter()
+        .all(|other| number(other) == number(side));
+    let calls = match number(side) {
+        1 => "one call, ".to_owned(),
+        n => format!("{n} coalesced calls with "),
+    };
+    (!alike).then_some(calls)
 }
 
 /// A side as it is shown; a dump records neither reduction nor root.
-fn called(common: &Common, side: &Side<'_>, entry: &Entry) -> CallSide {
+fn called(
+    common: &Common,
+    side: &Side<'_>,
+    several: Option<String>,
+    (entry, other): (&Entry, &Entry),
+) -> CallSide {
     let call = common.call(entry.call);
-    let (elements, datatype) = call.moved();
+    let (count, datatype) = call.moved_beside(common.call(other.call));
     CallSide {
         ranks: side.ranks.clone(),
-        function: call.function().to_owned(),
-        count: (elements > 0).then(|| elements.to_string()),
-        datatype: (!datatype.is_empty()).then(|| datatype.to_owned()),
+        function: format!("{}{}", several.unwrap_or_default(), call.function()),
+        count,
+        datatype,
         frames: entry
             .stack
             .map(|stack| common.frames(stack))
@@ -149,6 +168,9 @@ fn common_sites(common: &Common, split: &Split<'_>) -> Option<String> {
 
 /// Every rank is through the call: the job went on with wrong data. What holds it now, if anything, is not this.
 fn went_on(scene: &Scene<'_>, split: &Split<'_>) -> bool {
+    if split.over {
+        return true;
+    }
     let group = split.group;
     let through = split.sides.iter().flat_map(|side| &side.ranks).all(|rank| {
         let entries = group.members[rank].at(split.seq);
@@ -160,8 +182,7 @@ fn went_on(scene: &Scene<'_>, split: &Split<'_>) -> bool {
         .map(|side| side.ranks.len())
         .sum::<usize>()
         == group.members.len();
-    let held = !split.over && wait::stands_still(scene);
-    through && everybody && group.tells_completion() && !held
+    through && everybody && group.tells_completion() && !wait::stands_still(scene)
 }
 
 /// True if each side makes the other's call a little later: the order differs.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::p2p::Lanes;
 use super::stand::{Inside, Stand};
 use super::{Draft, Scene, Waits, at_site, cite};
+use crate::engine::detect::draft::rank_names;
 use crate::engine::detect::{ranges, wait};
 use crate::engine::finding::Finding;
 use crate::engine::ids::SourceId;
@@ -32,13 +33,13 @@ pub(super) fn without_dump(
     let waiting: Vec<&Inside<'_>> = stands
         .iter()
         .filter_map(|stand| match stand {
-            Stand::AllIn(inside) if !inside.group.absent.is_empty() => Some(inside),
+            Stand::AllIn(inside) if !inside.unknown.is_empty() => Some(inside),
             _ => None,
         })
         .collect();
     let wanted: BTreeSet<u32> = waiting
         .iter()
-        .flat_map(|i| i.group.absent.iter().copied())
+        .flat_map(|i| i.unknown.iter().copied())
         .chain(lanes.absent.iter().map(|pair| pair.peer))
         .collect();
     let waiters: BTreeSet<u32> = waiting
@@ -122,7 +123,7 @@ pub(super) fn all_in(scene: &Scene<'_>, stands: &[Stand<'_>]) -> Option<Finding>
         return None;
     }
     let inside = stands.iter().find_map(|stand| match stand {
-        Stand::AllIn(inside) if inside.group.absent.is_empty() => {
+        Stand::AllIn(inside) if inside.unknown.is_empty() => {
             (inside.ranks.len() + inside.through.len() > 1).then_some(inside)
         }
         _ => None,
@@ -152,11 +153,99 @@ pub(super) fn all_in(scene: &Scene<'_>, stands: &[Stand<'_>]) -> Option<Finding>
     Some(draft.finish())
 }
 
+/// Ranks stand in a call, and whether the others came is not known: their dumps are missing, or end before it.
+pub(super) fn unknown(
+    scene: &Scene<'_>,
+    stands: &[Stand<'_>],
+    lanes: &Lanes<'_>,
+) -> Option<Finding> {
+    if !wait::stands_still(scene) {
+        return None;
+    }
+    let inside = stands.iter().find_map(|stand| match stand {
+        Stand::AllIn(inside) if !inside.unknown.is_empty() => Some(inside),
+        _ => None,
+    });
+    let (group, waiting, unknown, ordinal) = match (inside, lanes.absent.first()) {
+        (Some(inside), _) => {
+            let ordinal = inside.seq.to_string();
+            (
+                inside.group,
+                inside.ranks.clone(),
+                inside.unknown.clone(),
+                ordinal,
+            )
+        }
+        (None, Some(pair)) => {
+            let (waits, peer) = (BTreeSet::from([pair.waits]), BTreeSet::from([pair.peer]));
+            (pair.group, waits, peer, String::new())
+        }
+        (None, None) => return None,
+    };
+    let entry_of = |rank: &u32| match inside {
+        Some(inside) => group.members[rank].at(inside.seq).first(),
+        None => lanes.absent.first().map(|pair| pair.entry),
+    };
+    let common = &scene.job.recorder.common;
+    let entry = waiting.iter().find_map(&entry_of)?;
+    let mut draft = Draft::new(scene, "FR009")?;
+    let dumps = lost(scene, &unknown);
+    draft
+        .fact("waiting", ranges(waiting.iter().copied()))
+        .fact(
+            "call",
+            format!(
+                "{}{}",
+                common.call(entry.call).words(),
+                at_site(common, entry)
+            ),
+        )
+        .fact("ordinal", ordinal)
+        .fact("comm", group.name.clone())
+        .fact("dumps", dumps)
+        .named(unknown.iter().copied())
+        .ranks(waiting.iter().chain(&unknown).copied());
+    draft.finding().comm = Some(group.name.clone());
+    for rank in waiting.iter().take(CITED) {
+        if let Some(entry) = entry_of(rank) {
+            cite(scene, &mut draft, group, *rank, entry);
+        }
+    }
+    Some(draft.finish())
+}
+
+/// Why these ranks' dumps do not say whether they came: `the dump of rank 2 cannot be read`.
+fn lost(scene: &Scene<'_>, ranks: &BTreeSet<u32>) -> String {
+    let recorded = scene.recorded;
+    let kinds: [(&str, &str, &dyn Fn(&u32) -> bool); 3] = [
+        ("ends before it", "end before it", &|rank| {
+            recorded.by_rank.contains_key(rank)
+        }),
+        ("cannot be read", "cannot be read", &|rank| {
+            recorded.unread.contains(rank) && !recorded.by_rank.contains_key(rank)
+        }),
+        ("is missing", "are missing", &|rank| {
+            !recorded.unread.contains(rank) && !recorded.by_rank.contains_key(rank)
+        }),
+    ];
+    let words = kinds.iter().filter_map(|(one, many, test)| {
+        let of: BTreeSet<u32> = ranks.iter().copied().filter(|rank| test(rank)).collect();
+        let (noun, verb) = match of.len() {
+            0 => return None,
+            1 => ("dump", one),
+            _ => ("dumps", many),
+        };
+        Some(format!("the {noun} of {} {verb}", rank_names(&of)))
+    });
+    words.collect::<Vec<String>>().join(" and ")
+}
+
 /// Dumps that could not be read, hold nothing, are nobody's or of an earlier run: each kind one note.
 pub(super) fn unusable(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let recorder = &scene.job.recorder;
-    let mut kinds: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    let mut add = |why: String, name| kinds.entry(why).or_default().push(name);
+    // By whether some of it was read, and why not all.
+    let mut kinds: BTreeMap<(bool, String), Vec<&str>> = BTreeMap::new();
+    let mut add = |why: String, name| kinds.entry((false, why)).or_default().push(name);
     for (name, error) in recorder.unread.values() {
         add(error.to_string(), name.as_str());
     }
@@ -177,11 +266,20 @@ pub(super) fn unusable(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     let placed = scene.recorded.by_rank.values().map(|(_, taken)| *taken);
     let silent = scene.recorded.silent.iter();
     let silent = silent.filter_map(|id| recorder.dumps.get(id));
-    for taken in placed.chain(silent).filter(|taken| taken.entries == 0) {
+    for taken in placed
+        .clone()
+        .chain(silent)
+        .filter(|taken| taken.entries == 0)
+    {
         let why = "it holds no call: the recorder was off (TORCH_FR_BUFFER_SIZE, before PyTorch 2.8 TORCH_NCCL_TRACE_BUFFER_SIZE)";
         add(why.to_owned(), taken.name.as_str());
     }
-    for (why, mut names) in kinds {
+    for taken in placed {
+        if let Some(cut) = taken.cut() {
+            kinds.entry((true, cut)).or_default().push(&taken.name);
+        }
+    }
+    for ((read, why), mut names) in kinds {
         names.sort_unstable();
         let Some(mut draft) = Draft::new(scene, "FR004") else {
             return;
@@ -192,6 +290,7 @@ pub(super) fn unusable(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             shown.push_str(&format!(" and {more} more"));
         }
         draft.fact("dumps", shown).fact("problem", why);
+        draft.fact("read", if read { "yes" } else { "" });
         found.push(draft.finish());
     }
 }

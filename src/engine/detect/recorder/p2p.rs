@@ -43,7 +43,7 @@ pub(super) struct Open<'a> {
 pub(super) struct Lanes<'a> {
     /// Calls that wait for a partner who never comes, or is not their like.
     pub(super) unmatched: Vec<Unmatched<'a>>,
-    /// Calls that wait for somebody without a dump, who may have called or not.
+    /// Calls that wait for somebody without a dump, or with one that is cut, who may have called or not.
     pub(super) absent: Vec<Unmatched<'a>>,
     /// Calls that have their partner.
     open: Vec<Open<'a>>,
@@ -63,6 +63,12 @@ impl<'a> Lanes<'a> {
             all.add(common, group);
         }
         all
+    }
+
+    /// Somebody stands in a call.
+    pub(super) fn any_stands(&self) -> bool {
+        let open = self.open.iter().any(|open| open.both);
+        open || !self.unmatched.is_empty() || !self.absent.is_empty()
     }
 
     /// Ranks that stand in a call whose partner came. A batch is over only as a whole: who shares an open pair with a
@@ -120,6 +126,10 @@ impl<'a> Lanes<'a> {
                     (&mine.recvs, &theirs.sends, false),
                 ] {
                     match match_up(common, group, mine, theirs, wrapped, first) {
+                        // What is behind the cut of a dump may be the partner.
+                        Some(Standing::Alone(entry)) if part.cut => {
+                            self.absent.push(unmatched(entry, None));
+                        }
                         Some(Standing::Alone(entry)) => {
                             self.unmatched.push(unmatched(entry, None));
                         }

@@ -30,7 +30,7 @@ pub(super) struct Split<'a> {
     pub(super) sides: Vec<Side<'a>>,
     /// Those that are not through it or a later call.
     pub(super) stuck: BTreeSet<u32>,
-    /// Some later call that needs everybody is over.
+    /// Some later call that needs everybody is over, or somebody stands in another group and nobody in this call.
     pub(super) over: bool,
 }
 
@@ -57,6 +57,51 @@ pub(super) struct Inside<'a> {
     pub(super) ranks: BTreeSet<u32>,
     /// Those that are through it.
     pub(super) through: BTreeSet<u32>,
+    /// Those of whom nobody knows whether they are in it.
+    pub(super) unknown: BTreeSet<u32>,
+}
+
+impl Split<'_> {
+    /// Every rank of the group is through this call. Gloo lets go of failed calls too: there a later call of the same
+    /// process has to show that it went on.
+    pub(super) fn is_through(&self, groups: &[GroupRec<'_>]) -> bool {
+        let group = self.group;
+        let ranks = || self.sides.iter().flat_map(|side| &side.ranks);
+        let went_on = |rank: &u32, entry: &Entry| {
+            let same = groups.iter().filter(|of| of.backend == group.backend);
+            let parts = same.filter_map(|of| of.members.get(rank));
+            let mut calls =
+                parts.flat_map(|part| part.calls.collectives.iter().chain(&part.calls.p2p));
+            calls.any(|later| later.record_id > entry.record_id)
+        };
+        let done = |rank: &u32| {
+            let mut entries = group.members[rank].at(self.seq).iter();
+            entries.all(|e| group.is_done(e) && (group.tells_completion() || went_on(rank, e)))
+        };
+        let all = self.stuck.is_empty() && ranks().count() == group.members.len();
+        all && group.absent.is_empty() && ranks().all(done)
+    }
+}
+
+/// A mismatch that every rank is through and that was the last call of its group holds nobody where somebody stands
+/// in another group.
+pub(super) fn settle(stands: &mut [Stand<'_>], groups: &[GroupRec<'_>], elsewhere: bool) {
+    let holds = |stand: &Stand<'_>| match stand {
+        Stand::Quiet => false,
+        Stand::Differs(split) => !split.over && !split.is_through(groups),
+        Stand::Behind(_) | Stand::Unbegun(_) | Stand::AllIn(_) => true,
+    };
+    if !elsewhere && !stands.iter().any(holds) {
+        return;
+    }
+    for stand in stands {
+        if let Stand::Differs(split) = stand
+            && split.is_through(groups)
+        {
+            split.over = true;
+            split.stuck.clear();
+        }
+    }
 }
 
 impl<'a> Stand<'a> {
@@ -64,8 +109,9 @@ impl<'a> Stand<'a> {
     /// Two, where they differed once and have got on together since: what holds them now is another matter.
     pub(super) fn of(common: &Common, group: &'a GroupRec<'a>, still: bool) -> Vec<Self> {
         let mut stands = Vec::new();
+        let through = through(common, group);
         if let Some(seq) = first_difference(common, group) {
-            let over = through(common, group) > seq;
+            let over = through > seq;
             let stuck = |part: &Part<'_>| !over && group.pending(part).any(|e| e.seq >= seq);
             stands.push(Self::Differs(Split {
                 group,
@@ -78,7 +124,7 @@ impl<'a> Stand<'a> {
                 return stands;
             }
         }
-        stands.push(lag(common, group).unwrap_or_else(|| all_in(group, still)));
+        stands.push(lag(group, through).unwrap_or_else(|| all_in(group, still)));
         stands
     }
 }
@@ -96,29 +142,34 @@ pub(super) fn same(common: &Common, a: &[Entry], b: &[Entry]) -> bool {
     if let ([a], [b]) = (a, b) {
         return common.alike(a.call, b.call);
     }
-    let parts = |entries: &[Entry]| -> Vec<_> {
-        let closes = |e: &&Entry| common.call(e.call).name != "coalesced";
-        let inner: Vec<_> = entries.iter().filter(closes).map(|e| e.call).collect();
-        if inner.is_empty() {
-            entries.iter().map(|e| e.call).collect()
-        } else {
-            inner
-        }
-    };
-    let (a, b) = (parts(a), parts(b));
+    let (a, b) = (parts(common, a), parts(common, b));
     // Of a group of calls the ring may have dropped the first ones.
     a.iter()
         .rev()
         .zip(b.iter().rev())
-        .all(|(a, b)| common.alike(*a, *b))
+        .all(|(a, b)| common.alike(a.call, b.call))
         && (a.len() == b.len() || a.is_empty() || b.is_empty())
+}
+
+/// The calls themselves, without the entry that closes coalesced ones.
+pub(super) fn parts<'e>(common: &Common, entries: &'e [Entry]) -> Vec<&'e Entry> {
+    let closes = |e: &&Entry| common.call(e.call).name != "coalesced";
+    let inner: Vec<&Entry> = entries.iter().filter(closes).collect();
+    if inner.is_empty() {
+        entries.iter().collect()
+    } else {
+        inner
+    }
 }
 
 /// The lowest number under which two ranks called different things.
 fn first_difference(common: &Common, group: &GroupRec<'_>) -> Option<u32> {
     let mut reference: FxHashMap<u32, &[Entry]> = FxHashMap::default();
     let mut first = u32::MAX;
-    for part in group.members.values() {
+    let (cut, whole): (Vec<&Part<'_>>, Vec<&Part<'_>>) =
+        group.members.values().partition(|part| part.cut);
+    for part in whole.into_iter().chain(cut) {
+        let newest = part.last().filter(|_| part.cut);
         let oldest = part.calls.collectives.first().map(|e| e.seq);
         for entries in part.calls.collectives.chunk_by(|a, b| a.seq == b.seq) {
             let seq = entries[0].seq;
@@ -128,6 +179,10 @@ fn first_difference(common: &Common, group: &GroupRec<'_>) -> Option<u32> {
                 continue;
             }
             let known = *reference.entry(seq).or_insert(entries);
+            // So may the newest one in front of a cut.
+            if Some(seq) == newest && known.len() + entries.len() > 2 {
+                continue;
+            }
             if !same(common, known, entries) {
                 first = seq;
             }
@@ -183,16 +238,19 @@ fn through(common: &Common, group: &GroupRec<'_>) -> u32 {
     through.max().unwrap_or(0)
 }
 
-fn lag<'a>(common: &Common, group: &'a GroupRec<'a>) -> Option<Stand<'a>> {
-    // Dumps that end before that are older than the others, and say nothing of what their ranks did since.
-    let through = through(common, group);
-    let reached: Vec<(u32, u32)> = group
+/// `through`: dumps that end before that are older than the others, and say nothing of what their ranks did since.
+fn lag<'a>(group: &'a GroupRec<'a>, through: u32) -> Option<Stand<'a>> {
+    let mut reached: Vec<(u32, u32)> = group
         .members
         .iter()
         .filter_map(|(rank, part)| Some((*rank, part.reached?)))
         .filter(|(_, reached)| *reached >= through)
         .collect();
     let least = reached.iter().map(|(_, reached)| *reached).min()?;
+    // What a cut dump holds was called; what it does not hold may have been.
+    let cut = group.members.iter().filter(|(_, part)| part.cut);
+    let further = cut.filter_map(|(rank, part)| Some((*rank, part.last().filter(|n| *n > least)?)));
+    reached.extend(further);
     let most = reached.iter().map(|(_, reached)| *reached).max()?;
     if least == most {
         return None;
@@ -227,7 +285,8 @@ fn all_in<'a>(group: &'a GroupRec<'a>, still: bool) -> Stand<'a> {
     let ranks: BTreeSet<u32> = pending.iter().map(|(rank, _)| *rank).collect();
     let through = ranks_where(group, |part| part.reached.is_some());
     let through: BTreeSet<u32> = through.difference(&ranks).copied().collect();
-    let whole = still && group.absent.is_empty();
+    let unknown = group.unknown_at(seq);
+    let whole = still && unknown.is_empty();
     // Where some are through it already, the others are only a moment behind, in a job that moves.
     if !through.is_empty() && !whole {
         return Stand::Quiet;
@@ -243,6 +302,7 @@ fn all_in<'a>(group: &'a GroupRec<'a>, still: bool) -> Stand<'a> {
         seq,
         ranks,
         through,
+        unknown,
     })
 }
 

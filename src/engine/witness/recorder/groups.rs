@@ -18,6 +18,8 @@ pub struct Part<'a> {
     pub reached: Option<u32>,
     /// Calls in front of the first kept one were dropped.
     pub wrapped: bool,
+    /// The dump is cut: calls behind the last kept one are missing.
+    pub cut: bool,
 }
 
 impl<'a> Part<'a> {
@@ -26,12 +28,20 @@ impl<'a> Part<'a> {
         // `pg_status` counts sends and recvs as well, so it is no witness of how many collectives were called. A process
         // that called nothing here: that is known only if nothing was dropped.
         let none = (!taken.wrapped() && taken.entries > 0).then_some(0);
+        let cut = taken.dump.cut.is_some();
         Self {
             source,
             calls,
-            reached: last.or(none),
+            reached: last.or(none).filter(|_| !cut),
             wrapped: taken.wrapped(),
+            cut,
         }
+    }
+
+    /// The number of the last collective that its dump holds.
+    #[must_use]
+    pub fn last(&self) -> Option<u32> {
+        self.calls.collectives.last().map(|e| e.seq)
     }
 
     /// The entries with this number: several where calls were coalesced.
@@ -64,6 +74,15 @@ impl<'a> GroupRec<'a> {
     #[must_use]
     pub fn world_rank(&self, rank: u32) -> Option<u32> {
         self.ranks.as_ref()?.get(rank as usize).copied()
+    }
+
+    /// Members of whom nobody knows whether they made this call: without a dump, or with one that is cut before it.
+    #[must_use]
+    pub fn unknown_at(&self, seq: u32) -> BTreeSet<u32> {
+        let ends_before = |part: &Part<'_>| part.cut && part.last() < Some(seq);
+        let cut = self.members.iter().filter(|(_, part)| ends_before(part));
+        let cut = cut.map(|(rank, _)| *rank);
+        self.absent.iter().copied().chain(cut).collect()
     }
 
     /// Every rank that is known to be in it.
