@@ -106,6 +106,8 @@ pub struct Status {
     pub loading: Option<Loading>,
     /// How often RAS was asked and answered.
     pub asked_ras: u64,
+    /// How many processes let RAS tell of changes by itself now.
+    pub hears_ras: u64,
     /// Live only: why this host's GPUs cannot be looked at, once that was tried.
     pub no_gpus: Option<String>,
     /// The journal being written, if any.
@@ -148,6 +150,7 @@ impl Status {
             ended: false,
             loading: None,
             asked_ras: 0,
+            hears_ras: 0,
             no_gpus: None,
             recording: None,
             messages: Vec::new(),

@@ -3,8 +3,13 @@
 //! **Architecture invariant:** nobody is asked whose version is known to have crashed when asked, or is
 //! not known, unless the user insists; and nobody is asked unasked before the job stands still.
 
+mod listen;
+
+pub(crate) use listen::listen;
+
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::clock::Clock;
@@ -29,6 +34,8 @@ pub struct Asking {
     pub off: bool,
     /// Ask whatever the version.
     pub force: bool,
+    /// Let those endpoints tell of changes by themselves, too.
+    pub monitor: bool,
     /// The user says that the job stands still.
     pub stuck: bool,
     /// Between two questions.
@@ -41,6 +48,7 @@ impl Default for Asking {
             endpoints: Vec::new(),
             off: false,
             force: false,
+            monitor: false,
             stuck: false,
             every: Duration::from_secs(30),
         }
@@ -95,22 +103,50 @@ fn named(snapshot: &Snapshot, here: &str) -> Vec<Endpoint> {
     endpoints
 }
 
+/// When to ask. News make the next question come at once, and the one after it no sooner than without them.
+struct Pace {
+    every: Duration,
+    due: Instant,
+}
+
+impl Pace {
+    fn is_due(&self, now: Instant, news: &AtomicBool) -> bool {
+        let ahead = self.due.saturating_duration_since(now);
+        ahead.is_zero() || (ahead <= self.every && news.load(Ordering::Relaxed))
+    }
+
+    fn asked(&mut self, now: Instant) {
+        self.due = self.due.max(now) + self.every;
+    }
+}
+
 /// Asks again and again until the watch ends. `ids` are the sources' ids, one for each endpoint that
-/// was named, and one more for what the logs name.
-pub(crate) fn poll(asking: &Asking, ids: &[SourceId], sender: &Sender, clock: Clock) {
+/// was named, and one more for what the logs name. `news`: RAS told that a process is gone or silent.
+pub(crate) fn poll(
+    asking: &Asking,
+    ids: &[SourceId],
+    news: &AtomicBool,
+    sender: &Sender,
+    clock: Clock,
+) {
     let here = nix::unistd::gethostname()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default();
     let mut told: BTreeMap<Endpoint, String> = BTreeMap::new();
     let mut sources: BTreeMap<Endpoint, SourceId> = BTreeMap::new();
-    let mut next = Instant::now();
+    let mut pace = Pace {
+        every: asking.every,
+        due: Instant::now(),
+    };
+    let mut again = Instant::now();
     loop {
         // Short naps, so that the end of the watch is not waited for.
         std::thread::sleep(Duration::from_millis(250));
         if sender.shared.is_shut_down() {
             return;
         }
-        if Instant::now() < next {
+        let now = Instant::now();
+        if now < again || !pace.is_due(now, news) {
             continue;
         }
         let snapshot = sender.shared.snapshot();
@@ -131,6 +167,7 @@ pub(crate) fn poll(asking: &Asking, ids: &[SourceId], sender: &Sender, clock: Cl
                 Some(refusal) => Err(refusal),
                 None => {
                     asked = true;
+                    news.store(false, Ordering::Relaxed);
                     endpoint.ask(Patience::default())
                 }
             };
@@ -163,12 +200,11 @@ pub(crate) fn poll(asking: &Asking, ids: &[SourceId], sender: &Sender, clock: Cl
                 }
             }
         }
-        next = Instant::now()
-            + if asked {
-                asking.every
-            } else {
-                Duration::from_secs(1)
-            };
+        if asked {
+            pace.asked(Instant::now());
+        } else {
+            again = Instant::now() + Duration::from_secs(1);
+        }
     }
 }
 
@@ -197,4 +233,31 @@ fn send(sender: &Sender, clock: Clock, what: What) {
         seen: Some(clock.now()),
         what,
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_bring_a_question_forward_and_make_no_more_of_them() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut pace = Pace {
+            every: Duration::from_secs(30),
+            due: start,
+        };
+        let (quiet, news) = (AtomicBool::new(false), AtomicBool::new(true));
+        assert!(pace.is_due(start, &quiet));
+        pace.asked(start);
+        assert!(!pace.is_due(at(29), &quiet) && pace.is_due(at(30), &quiet));
+        assert!(pace.is_due(at(3), &news));
+        pace.asked(at(3));
+        // That was the question of second 30; the next one is that of second 60.
+        for second in [4, 20, 29] {
+            assert!(!pace.is_due(at(second), &news), "{second}");
+        }
+        assert!(!pace.is_due(at(59), &quiet) && pace.is_due(at(60), &quiet));
+        assert!(pace.is_due(at(31), &news));
+    }
 }

@@ -9,6 +9,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
@@ -20,7 +21,7 @@ use super::engine_thread::{Core, INBOX, Live, Msg, Sender};
 use super::handle::{Following, Handle, Loading, Mode, Shared, Status};
 use super::host;
 use super::lines::Lines;
-use super::ras::{Asking, poll as ras_poll};
+use super::ras::{Asking, listen as ras_listen, poll as ras_poll};
 use super::recorder::Recorder;
 use crate::engine::Engine;
 use crate::engine::input::{EndReason, Input, SourceInfo, SourceKind};
@@ -191,8 +192,18 @@ pub fn start(plan: &Plan, engine: Engine) -> Result<Watch, InputError> {
         let ids: Vec<_> = (0..=plan.ras.endpoints.len())
             .map(|_| tailer.new_source())
             .collect();
+        let news = Arc::new(AtomicBool::new(false));
+        for endpoint in plan.ras.endpoints.iter().filter(|_| plan.ras.monitor) {
+            let (id, endpoint) = (tailer.new_source(), endpoint.clone());
+            let (asking, sender, news) = (plan.ras.clone(), sender.clone(), Arc::clone(&news));
+            spawn("ras-monitor", move || {
+                ras_listen(&asking, &endpoint, id, &news, &sender, clock);
+            })?;
+        }
         let (asking, sender) = (plan.ras.clone(), sender.clone());
-        spawn("ras", move || ras_poll(&asking, &ids, &sender, clock))?;
+        spawn("ras", move || {
+            ras_poll(&asking, &ids, &news, &sender, clock);
+        })?;
     }
     let what = if plan.no_gpu {
         host::What::Processes

@@ -42,6 +42,10 @@ pub(crate) struct WatchArgs {
     /// Never ask NCCL RAS; else a job of this host that stands still is asked, if its version allows it
     #[arg(long, conflicts_with = "ras")]
     pub(crate) no_ras: bool,
+    /// With --ras: have RAS tell at once which process is gone or silent, too (its monitor mode, NCCL 2.29.2 and
+    /// later). A process of the job then holds one connection to unhang for as long as it watches
+    #[arg(long, requires = "ras")]
+    pub(crate) ras_monitor: bool,
     /// Time between two questions to RAS (such as 30s)
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
     pub(crate) ras_every: Duration,
@@ -75,6 +79,7 @@ pub(crate) fn run(args: &WatchArgs, common: &Common) -> anyhow::Result<u8> {
         ras: Asking {
             off: args.no_ras,
             every: args.ras_every.max(RAS_EVERY),
+            monitor: args.ras_monitor,
             stuck: args.claim.stuck == Some(None),
             ..args.ras.asking()?
         },
@@ -172,6 +177,7 @@ fn follow(
     let mut messages_told = 0;
     let mut following_told = None;
     let mut ras_told = false;
+    let mut hears_told = false;
     let mut seen = 0;
     loop {
         let status = handle.status();
@@ -193,6 +199,12 @@ fn follow(
                 "NCCL RAS was asked what each rank has launched, which changes nothing there (--no-ras: never)",
             );
             ras_told = true;
+        }
+        if status.hears_ras > 0 && !hears_told {
+            messages::note(
+                "NCCL RAS tells of processes that are gone or silent; one of the job holds a connection for it",
+            );
+            hears_told = true;
         }
         if let Following::Polling(why) = &status.following
             && following_told.as_ref() != Some(why)

@@ -5,6 +5,7 @@ use crate::engine::detect::Scene;
 use crate::engine::detect::logs::logs_of;
 use crate::engine::finding::Finding;
 use crate::engine::job::{RankRec, Record};
+use crate::engine::ras::{RasComm, Side};
 use crate::engine::vocab::{Phase, Role, State};
 
 /// One line.
@@ -75,8 +76,43 @@ pub(super) fn without_cause(
             let note = findings.iter().find(|f| state::is_unaccounted(f));
             note.map_or_else(|| "some ranks wait".to_owned(), |f| f.title.clone())
         }
-        _ => "these logs do not say what the job does".to_owned(),
+        _ => {
+            let known = ras_alone(scene).filter(|_| seen.is_empty());
+            known.unwrap_or_else(|| "these logs do not say what the job does".to_owned())
+        }
     }
+}
+
+/// What answers of NCCL RAS alone tell, where that names nobody.
+fn ras_alone(scene: &Scene<'_>) -> Option<String> {
+    let newest = scene.job.ras.last.iter().max_by_key(|answer| answer.time)?;
+    let reply = &newest.reply;
+    let mut unequal = reply.comms.iter().flat_map(|comm| &comm.counts);
+    if let Some(counts) = unequal.find(|counts| counts.sides.len() > 1) {
+        let side = |side: &Side| format!("{} ranks launched it {} times", side.size, side.launched);
+        let sides: Vec<String> = counts.sides.iter().map(side).collect();
+        let function = match counts.function.as_str() {
+            "" => "their collectives",
+            function => function,
+        };
+        return Some(format!(
+            "cannot tell: NCCL RAS counts unequal launches of {function} ({}) and does not list the ranks: ask it for \
+             JSON (--ras, or `ncclras -f json`)",
+            sides.join(", ")
+        ));
+    }
+    let quiet = |comm: &RasComm| comm.missing.is_empty() && comm.errors.is_empty();
+    if reply.total == 0 {
+        let why = "cannot tell: NCCL RAS knows no communicator yet";
+        return Some(why.to_owned());
+    }
+    reply.comms.iter().all(quiet).then(|| {
+        format!(
+            "cannot tell: all {} ranks launched equally often by NCCL RAS, which compares neither element counts, types \
+             and roots nor Send and Recv",
+            reply.largest
+        )
+    })
 }
 
 /// Who reads the saved logs of a job knows whether it stands still; who watches it lets the watch see that.

@@ -97,6 +97,12 @@ impl<'a> Draft<'a> {
         self
     }
 
+    /// Words for `{ranks}` of its texts, where nobody knows which ranks of the world they are.
+    pub fn named_as(&mut self, words: String) -> &mut Self {
+        self.named = Some(words);
+        self
+    }
+
     /// Hosts it points at.
     pub fn accuse_hosts(&mut self, hosts: impl IntoIterator<Item = String>) -> &mut Self {
         self.finding.accused_hosts.extend(hosts);
@@ -136,16 +142,15 @@ impl<'a> Draft<'a> {
 
     /// A line that supports it.
     pub fn evidence(&mut self, line: &Kept, rank: Option<u32>) -> &mut Self {
-        let place = line.place;
-        self.finding.evidence.push(Evidence {
-            source: place.source,
-            line: place.number,
-            offset: place.offset,
-            len: place.len,
-            entry: None,
-            rank,
-            text: line.text(),
-        });
+        self.finding.evidence.push(cited(line, rank));
+        self
+    }
+
+    /// The same, with a remark behind its text.
+    pub fn evidence_with(&mut self, line: &Kept, remark: &str) -> &mut Self {
+        let mut evidence = cited(line, None);
+        evidence.text = format!("{} ({remark})", evidence.text.trim_end());
+        self.finding.evidence.push(evidence);
         self
     }
 
@@ -277,6 +282,20 @@ impl<'a> Draft<'a> {
             })
             .collect();
         self.finding
+    }
+}
+
+/// A line as evidence.
+pub(super) fn cited(line: &Kept, rank: Option<u32>) -> Evidence {
+    let place = line.place;
+    Evidence {
+        source: place.source,
+        line: place.number,
+        offset: place.offset,
+        len: place.len,
+        entry: None,
+        rank,
+        text: line.text(),
     }
 }
 

@@ -4,6 +4,8 @@
 //! RAS sees launches of five functions and nothing else of a call, so it never overrules what the
 //! logs say; where both say the same, its lines join the evidence of the finding that is there.
 
+mod heard;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use super::{Draft, Scene, ranges};
 use crate::engine::finding::Finding;
 use crate::engine::ids::SourceId;
 use crate::engine::job::{Answer, CommKey, CommRec, Kept};
+use crate::engine::ras::events::Change;
 use crate::engine::ras::{Counts, Process, RasComm};
 use crate::engine::vocab::{Class, Confidence, Phase, Role};
 use crate::engine::witness::Witness;
@@ -70,6 +73,7 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     for finding in new {
         join(scene, finding, found);
     }
+    heard::support(scene, &ids, found);
     found.extend(
         others
             .first()
@@ -358,6 +362,16 @@ impl<'a> Apart<'a> {
         })
     }
 
+    /// Ranks in words: those of the world, or of the communicator where these are not known.
+    fn words(&self, ranks: &[u32]) -> String {
+        let world = self.worlds(ranks.iter().copied());
+        if world.len() == ranks.len() {
+            ranges(world)
+        } else {
+            format!("{} of the communicator", ranges(ranks.iter().copied()))
+        }
+    }
+
     fn worlds(&self, ranks: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
         ranks
             .into_iter()
@@ -379,7 +393,10 @@ impl<'a> Apart<'a> {
             if let Some(line) = self.lines.get(&rank)
                 && seen.insert(line.place)
             {
-                draft.evidence(line, self.world.get(&rank).copied());
+                match self.world.get(&rank) {
+                    Some(world) => draft.evidence(line, Some(*world)),
+                    None => draft.evidence_with(line, &format!("comm rank {rank}")),
+                };
             }
         }
     }
@@ -436,8 +453,8 @@ fn behind(scene: &Scene<'_>, apart: &Apart<'_>, roots: BTreeSet<u32>) -> Option<
             },
         )
         .fact("ordinal", (least + 1).to_string())
-        .fact("waiting", ranges(waiting.iter().copied()))
-        .named(named.iter().copied())
+        .fact("waiting", apart.words(&ahead))
+        .named_as(apart.words(&behind))
         .ranks(named.iter().chain(&waiting).copied())
         .accuse(accused)
         .sure(if alone {
@@ -482,9 +499,9 @@ fn differ(scene: &Scene<'_>, apart: &Apart<'_>) -> Option<Finding> {
     let mut draft = Draft::new(scene, "RAS002")?;
     draft
         .fact("comm", apart.name())
-        .fact("minority", ranges(apart.worlds(minor.1.iter().copied())))
+        .fact("minority", apart.words(&minor.1))
         .fact("minority_call", more(&minor.0, &major.0))
-        .fact("majority", ranges(apart.worlds(major.1.iter().copied())))
+        .fact("majority", apart.words(&major.1))
         .fact("majority_call", more(&major.0, &minor.0))
         .ranks(apart.worlds(ranks.iter().copied()));
     if majority {
@@ -497,10 +514,11 @@ fn differ(scene: &Scene<'_>, apart: &Apart<'_>) -> Option<Finding> {
         let lines = counts.sides.iter().flat_map(|side| &side.ranks).take(LINES);
         for process in lines {
             if let Some(line) = &process.line {
-                let rank = process
-                    .rank
-                    .and_then(|rank| apart.world.get(&rank).copied());
-                draft.evidence(line, rank);
+                let Some(rank) = process.rank else { continue };
+                match apart.world.get(&rank) {
+                    Some(world) => draft.evidence(line, Some(*world)),
+                    None => draft.evidence_with(line, &format!("comm rank {rank}")),
+                };
             }
         }
     }
@@ -554,6 +572,13 @@ fn silent(
             }
         }
     }
+    let heard = heard::placed(scene, ids);
+    for (rank, heard) in &heard {
+        if let (Change::Dead, Some(process)) = (heard.change, heard.told.last()) {
+            dead = true;
+            ranks.entry(*rank).or_insert(process);
+        }
+    }
     let ended = |rank: &u32| {
         let rec = scene.ranks.ranks.get(*rank as usize);
         rec.is_some_and(|rec| rec.lines > 0 && wait::end_of(scene, rec) == End::Well)
@@ -589,7 +614,18 @@ fn silent(
             .fact("node", one.node.clone().unwrap_or_default());
     }
     for (rank, process) in all {
-        if let Some(line) = &process.line {
+        match (&process.line, rank, process.rank) {
+            (Some(line), None, Some(own)) => {
+                draft.evidence_with(line, &format!("comm rank {own}"));
+            }
+            (Some(line), rank, _) => drop(draft.evidence(line, rank)),
+            (None, ..) => {}
+        }
+        let told = heard.iter().filter(|(of, _)| Some(*of) == rank);
+        for line in told
+            .flat_map(|(_, heard)| &heard.told)
+            .filter_map(|peer| peer.line.as_ref())
+        {
             draft.evidence(line, rank);
         }
     }

@@ -129,6 +129,9 @@ fn facts(snapshot: &Snapshot, status: &Status) -> Vec<String> {
         );
         facts.push(format!("RAS asked {times}"));
     }
+    if status.hears_ras > 0 {
+        facts.push("RAS tells of changes".to_owned());
+    }
     if let Some(path) = &status.recording {
         facts.push(format!("recording {path}"));
     }
