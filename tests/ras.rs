@@ -401,3 +401,104 @@ fn two_polls_tell_a_late_rank_from_a_stuck_one() {
     assert_eq!(state(&runs), (State::Inconclusive, Class::Inconclusive));
     assert!(runs.findings.iter().all(|f| f.severity == Severity::Info));
 }
+
+/// Where it names nobody it says what it saw, and what it does not see.
+#[test]
+fn alone_it_says_what_it_cannot_tell() {
+    let summary = |text: &str| {
+        let mut driver = Driver::new();
+        let source = driver.source("ras.txt", SourceKind::Ras);
+        let seen = driver.asked(source, 1, text.as_bytes()).verdict(true);
+        assert!(seen.verdict.ranks.is_empty());
+        assert_eq!(seen.verdict.class, Class::Inconclusive);
+        seen.verdict.summary
+    };
+    let read = |name: &str| {
+        fs::read_to_string(job("cases", name).folder.join("ras.txt")).expect("an answer")
+    };
+    let equal = summary(&read("mismatch-count"));
+    assert!(
+        equal.starts_with(
+            "cannot tell: all 2 ranks launched equally often by NCCL RAS, which compares neither"
+        ),
+        "{equal}"
+    );
+    // Half and half, the text lists nobody.
+    let tie =
+        read("mismatch-count-16").replace("  15 ranks have launched", "  8 ranks have launched");
+    let at = tie.find("  Rank 9").expect("an outlier");
+    let tie = format!(
+        "{}  8 ranks have launched up to operation 2\n\n",
+        &tie[..at]
+    );
+    let tie = summary(&tie);
+    assert!(
+        tie.contains("unequal launches of AllReduce (8 ranks launched it 3 times, 8 ranks launched it 2 times)"),
+        "{tie}"
+    );
+}
+
+/// A rank in a communicator is no rank of the world, and is not printed as one.
+#[test]
+fn ranks_that_cannot_be_placed_are_called_ranks_of_the_communicator() {
+    let job = job("cases", "skipped-collective");
+    for name in ["ras.txt", "ras.json"] {
+        let answer = fs::read_to_string(job.folder.join(name)).expect("an answer");
+        // A job of 4: which of its ranks the two are is not told.
+        let row = "      1          2            1          2        2";
+        let other = "      1          4            1          4        4";
+        let mut answer = answer.replace(row, other);
+        if name == "ras.json" {
+            let at = answer.find("\"communicators\"").expect("communicators");
+            let more = r#""communicators": [ { "hash": "0x1", "secondary_hash": "0x0:0x0", "size": 4, "ranks_count": 0,
+                "missing_ranks_count": 0, "ranks": [], "missing_ranks": [] }, "#;
+            let rest = answer[at..].split_once('[').expect("a list").1.to_owned();
+            answer = format!("{}{more}{rest}", &answer[..at]);
+        }
+        let mut driver = Driver::new();
+        let source = driver.source(name, SourceKind::Ras);
+        let seen = driver.asked(source, 1, answer.as_bytes()).verdict(true);
+        assert!(
+            seen.verdict.ranks.is_empty(),
+            "{name}: {}",
+            seen.verdict.summary
+        );
+        let found = seen.findings.iter().find(|f| f.id == "RAS001");
+        let found = found.unwrap_or_else(|| panic!("{name}: {:?}", seen.verdict));
+        assert!(
+            found.title.starts_with("rank 1 of the communicator launched AllReduce twice, and rank 0 of the communicator"),
+            "{}",
+            found.title
+        );
+        assert!(
+            found
+                .evidence
+                .iter()
+                .any(|e| e.rank.is_none() && e.text.ends_with("(comm rank 1)")),
+            "{:?}",
+            found.evidence
+        );
+    }
+}
+
+/// The logs and RAS say the same, the dumps another thing: the note names all who say it.
+#[test]
+fn a_note_names_everybody_who_points_at_a_rank() {
+    let job = job("cases", "skipped-collective");
+    let mut driver = Driver::new().logs(&job).answer(&job, "ras.txt");
+    for (name, of) in [("fr_rank_0", "fr_rank_1"), ("fr_rank_1", "fr_rank_0")] {
+        let source = driver.source(name, SourceKind::Dump);
+        let bytes = &fs::read(job.folder.join(of)).expect("a dump")[..];
+        driver.engine.handle(None, Input::Dump { source, bytes });
+    }
+    let seen = driver.verdict(true);
+    let note = seen
+        .findings
+        .iter()
+        .find(|f| f.id == "FR005")
+        .expect("a note");
+    assert_eq!(
+        note.title,
+        "the witnesses do not agree: the logs and NCCL RAS point at rank 1 (RANK001), the dumps point at rank 0 (RANK001)"
+    );
+}

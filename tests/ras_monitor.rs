@@ -21,9 +21,9 @@ const SHORT: Patience = Patience {
 
 const HELLO: &[u8] = b"SERVER PROTOCOL 2\n";
 const DEAD: &str =
-    "[2026-12-01 10:01:00] PEER_DEAD: Process 3348 on node 10.20.0.4 managing GPU(s) 0\n";
+    "[2026-12-01 10:01:00] PEER_DEAD: Process 3348 on node 10.20.0.4 managing GPU 0\n";
 const LOST: &str =
-    "[2026-12-01 10:00:00] PEER_DISCONNECTED: Process 3348 on node 10.20.0.4 managing GPU(s) 0\n";
+    "[2026-12-01 10:00:00] PEER_DISCONNECTED: Process 3348 on node 10.20.0.4 managing GPU 0\n";
 
 fn case(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -86,6 +86,10 @@ fn events_come_as_whole_lines() {
     let endpoint = serve(|mut client| {
         greet(&mut client, b"OK\n");
         // Torn anywhere, and the last one is never ended.
+        say(
+            &mut client,
+            b"[2026-12-01 10:00:00] COMM_NEW: of a later version\n",
+        );
         for piece in [
             &LOST.as_bytes()[..30],
             &LOST.as_bytes()[30..],
@@ -111,7 +115,9 @@ fn bad_servers_are_left_in_time() {
         ("silent", |client| hold(client), "did not answer in time"),
         (
             "http",
-            |mut client| drop(say(&mut client, b"HTTP/1.1 400 Bad Request\r\n")),
+            |mut client| {
+                say(&mut client, b"HTTP/1.1 400 Bad Request\r\n");
+            },
             "not NCCL RAS",
         ),
         (
@@ -210,7 +216,8 @@ fn evidence(json: &serde_json::Value) -> Vec<String> {
 #[test]
 fn saved_output_of_ncclras_is_evidence_where_the_peer_can_be_placed() {
     let folder = tempfile::tempdir().unwrap();
-    let header = "RAS Monitor Mode - watching for peer changes (Ctrl+C to exit)...\n";
+    let header =
+        "RAS Monitor Mode - watching for peer changes (Ctrl+C to exit)...\n================\n";
     let saved = folder.path().join("monitor.txt");
     fs::write(&saved, format!("{header}{LOST}{DEAD}")).unwrap();
     let answer = case("rank-killed-16/ras.json");
@@ -279,7 +286,9 @@ fn both(mut client: BufReader<TcpStream>) {
         let line = command(&mut client);
         match line.as_str() {
             "" => return,
-            "CLIENT PROTOCOL 2" => drop(say(&mut client, HELLO)),
+            "CLIENT PROTOCOL 2" => {
+                say(&mut client, HELLO);
+            }
             "MONITOR lifecycle,trace" => {
                 MONITORS.fetch_add(1, Ordering::Relaxed);
                 say(&mut client, b"OK\n");
@@ -298,7 +307,9 @@ fn both(mut client: BufReader<TcpStream>) {
                 );
                 return;
             }
-            _ => drop(say(&mut client, b"OK\n")),
+            _ => {
+                say(&mut client, b"OK\n");
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use unhang::engine::finding::Finding;
 use unhang::engine::ids::SourceId;
 use unhang::engine::input::{Input, SourceInfo, SourceKind};
 use unhang::engine::snapshot::Snapshot;
-use unhang::engine::vocab::{Class, Role};
+use unhang::engine::vocab::{Class, Confidence, Role};
 use unhang::engine::{Engine, Options};
 
 #[path = "common/drive.rs"]
@@ -308,4 +308,96 @@ fn a_communicator_of_all_ranks_places_those_of_the_others_though_it_is_equal() {
     let seen = asked(&in_json(&pairs((0x300, &[0, 1, 2], &[9, 9, 9])), ""), true);
     assert!(seen.verdict.ranks.is_empty());
     assert!(seen.findings.iter().all(|f| f.id != "COLL010"));
+}
+
+/// The log of a rank whose communicator `t` was destroyed behind its last call there.
+fn destroyed(log: &str, rank: u32) -> String {
+    let pid = 700 + rank;
+    let pointer = pointer('t');
+    format!(
+        "{log}node-0:{pid}:{pid} [{rank}] NCCL INFO comm 0x{pointer:x} rank 0 nranks 2 cudaDev {rank} busId {rank}0 - \
+         Destroy COMPLETE\n"
+    )
+}
+
+fn seen_of(logs: &[(String, String)]) -> Snapshot {
+    let logs: Vec<(&str, &[u8])> = logs
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_bytes()))
+        .collect();
+    drive::diagnose(&logs, true)
+}
+
+/// Whoever destroyed a communicator waits for nobody there.
+#[test]
+fn a_circle_does_not_close_through_a_communicator_that_is_gone() {
+    let mut logs = job(["tdt", "tdd", "tdd", "tdt"]);
+    logs[0].1 = destroyed(&logs[0].1, 0);
+    let seen = seen_of(&logs);
+    assert!(seen.findings.iter().all(|f| f.id != "COLL010"));
+    // 2 waits for 0 in d; 3 for 2 in t; 1 for 3 in d.
+    assert_eq!(seen.verdict.class, Class::MissingRank);
+    assert_eq!(seen.verdict.ranks, [0]);
+}
+
+/// A circle cites its own steps and names each rule once; steps that only lead to it are its symptoms.
+#[test]
+fn a_circle_cites_its_own_steps() {
+    let seen = diagnosed(["tdt", "tdd", "tdd", "tdt"], true);
+    let circle = causes(&seen)[0];
+    assert_eq!(circle.explains, ["RANK001"]);
+
+    // 0 and 1 wait for each other; 2 waits in its group with 0 for 0, and nobody waits for 2 or 3.
+    let comms = |rank: u32| -> Vec<(char, u64, u32, u32)> {
+        match rank {
+            0 => vec![('t', 0x100, 0, 2), ('d', 0x200, 0, 2), ('e', 0x300, 0, 2)],
+            1 => vec![('t', 0x100, 1, 2), ('d', 0x200, 1, 2)],
+            2 => vec![('e', 0x300, 1, 2)],
+            _ => Vec::new(),
+        }
+    };
+    let calls = ["tdet", "tdd", "ee", ""];
+    let logs: Vec<(String, String)> = (0..4)
+        .map(|rank| {
+            (
+                format!("rank{rank}.log"),
+                log(rank, &comms(rank), calls[rank as usize]),
+            )
+        })
+        .collect();
+    let seen = seen_of(&logs);
+    let circle = causes(&seen)[0];
+    assert_eq!(circle.id, "COLL010", "{:?}", seen.verdict);
+    let of: BTreeSet<Option<u32>> = circle.evidence.iter().map(|e| e.rank).collect();
+    assert_eq!(
+        of,
+        BTreeSet::from([Some(0), Some(1)]),
+        "{:?}",
+        circle.evidence
+    );
+    let mut steps = seen.findings.iter().filter(|f| f.id == "RANK001");
+    assert!(steps.all(|f| f.role == Role::Symptom));
+}
+
+/// Part of a circle, and the log of one of its ranks is absent: the rank at the end of what is seen is not likely at
+/// fault.
+#[test]
+fn a_circle_with_an_absent_log_is_no_likely_fault_of_the_last_one() {
+    for absent in 0..4 {
+        let mut logs = job(["tdt", "tdd", "tdd", "tdt"]);
+        logs.remove(absent);
+        let seen = seen_of(&logs);
+        assert_eq!(
+            seen.verdict.confidence,
+            Confidence::Possible,
+            "{absent}: {}",
+            seen.verdict.summary
+        );
+        let missing = seen.verdict.missing_evidence.join("; ");
+        assert!(missing.contains("waits elsewhere"), "{missing}");
+        assert!(
+            missing.contains(&format!("the log of rank {absent}")),
+            "{missing}"
+        );
+    }
 }

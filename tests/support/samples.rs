@@ -637,6 +637,7 @@ fn finding(id: &str, name: &str, class: Class, role: Role) -> Finding {
         missing: vec![],
         explains: vec![],
         witnesses: BTreeSet::from([Witness::Log]),
+        pointing: BTreeSet::new(),
         sites: None,
         calls: None,
     }

@@ -5,7 +5,7 @@ use crate::engine::detect::Scene;
 use crate::engine::detect::logs::logs_of;
 use crate::engine::finding::Finding;
 use crate::engine::job::{RankRec, Record};
-use crate::engine::ras::{RasComm, Side};
+use crate::engine::ras::{Counts, RasComm, Side};
 use crate::engine::vocab::{Phase, Role, State};
 
 /// One line.
@@ -88,7 +88,15 @@ fn ras_alone(scene: &Scene<'_>) -> Option<String> {
     let newest = scene.job.ras.last.iter().max_by_key(|answer| answer.time)?;
     let reply = &newest.reply;
     let mut unequal = reply.comms.iter().flat_map(|comm| &comm.counts);
-    if let Some(counts) = unequal.find(|counts| counts.sides.len() > 1) {
+    let unlisted = |counts: &&Counts| {
+        counts
+            .sides
+            .iter()
+            .filter(|side| side.ranks.is_empty())
+            .count()
+            > 1
+    };
+    if let Some(counts) = unequal.find(unlisted) {
         let side = |side: &Side| format!("{} ranks launched it {} times", side.size, side.launched);
         let sides: Vec<String> = counts.sides.iter().map(side).collect();
         let function = match counts.function.as_str() {
@@ -101,7 +109,9 @@ fn ras_alone(scene: &Scene<'_>) -> Option<String> {
             sides.join(", ")
         ));
     }
-    let quiet = |comm: &RasComm| comm.missing.is_empty() && comm.errors.is_empty();
+    let quiet = |comm: &RasComm| {
+        comm.counts.is_empty() && comm.missing.is_empty() && comm.errors.is_empty()
+    };
     if reply.total == 0 {
         let why = "cannot tell: NCCL RAS knows no communicator yet";
         return Some(why.to_owned());

@@ -176,6 +176,11 @@ fn finding(
             .behind
             .iter()
             .all(|r| scene.member(comm, *r).is_some_and(|m| !m.called()));
+    // Whoever stands in a call of ranks without a log may wait for one of them.
+    let elsewhere = accused
+        .iter()
+        .filter_map(|rank| waits_unseen(scene, comm, *rank));
+    let elsewhere: Vec<String> = elsewhere.take(1).collect();
     let lines = lag
         .ahead
         .iter()
@@ -192,11 +197,12 @@ fn finding(
         .fact("op_count", printed.unwrap_or_default())
         .ranks(lag.behind_world.iter().chain(&lag.ahead_world).copied())
         .accuse(accused)
-        .sure(if mute || alone {
+        .sure(if mute || alone || !elsewhere.is_empty() {
             Confidence::Possible
         } else {
             Confidence::Likely
         });
+    draft.finding().missing.extend(elsewhere);
     if mute {
         draft.missing(
             "whether these ranks log their calls at all: NCCL_DEBUG_SUBSYS=INIT,COLL on every rank",
@@ -222,6 +228,26 @@ fn finding(
         }
     }
     Some(draft.build())
+}
+
+/// What would show whether a rank stands in its last call, on another communicator, for a rank whose log was not
+/// given; `None` where its last call needs no such rank.
+fn waits_unseen(scene: &Scene<'_>, behind_in: &CommRec, rank: u32) -> Option<String> {
+    let comms = scene.ranks.comms.iter();
+    let calls = comms.filter_map(|comm| {
+        let members = comm.members.values().map(|m| &scene.job.members[m.ix()]);
+        let mut own = members.filter(|m| scene.ranks.rank_of(m.writer) == Some(rank));
+        let place = own.find_map(|m| m.recent.newest())?.place;
+        Some((place.source, place.number, comm))
+    });
+    let (.., last) = calls.max_by_key(|(source, number, _)| (*source, *number))?;
+    let unseen = last.members.len() < last.nranks as usize;
+    (unseen && last.ix != behind_in.ix).then(|| {
+        let comm = comm_words(scene, last);
+        format!(
+            "whether rank {rank} waits elsewhere: its last call was on {comm}, and not all logs of its ranks were given"
+        )
+    })
 }
 
 /// The accused ranks' last lines: where they are instead.

@@ -31,6 +31,7 @@ pub(super) enum Val {
 }
 
 /// The values of a dump, and the one that holds all others.
+#[derive(Debug)]
 pub(super) struct Values<'a> {
     pub(super) tree: Tree<'a>,
     pub(super) top: Val,

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! RAS Monitor Mode - watching for peer changes (Ctrl+C to exit)...
-//! [2026-12-01 10:00:00] PEER_DEAD: Process 2035 on node 192.0.2.2 managing GPU(s) 0
+//! ================================================================
+//! [2026-12-01 10:00:00] PEER_DEAD: Process 2035 on node 192.0.2.2 managing GPU 0
 //! ```
-//! With `-f json` an object each, one behind the other. The stream ends anywhere, so a last line without its end is
-//! left out.
+//! The head goes to standard error, so saved output may lack it. With `-f json` an object each, one behind the other.
+//! The stream ends anywhere, so a last line without its end is left out. (`src/ras/client_support.cc`,
+//! `src/ras/client.cc`.)
 
 use super::{Lines, Process};
 use crate::engine::ids::SourceId;
@@ -61,20 +63,29 @@ pub struct Told {
 /// True if this is how the output of monitor mode begins.
 #[must_use]
 pub fn begin(head: &[u8]) -> bool {
-    let text = greeted(head).1;
-    let line = text.split(|b| *b == b'\n').next().unwrap_or(text);
+    let front = Front::of(head);
+    if front.headed {
+        return true;
+    }
+    let text = front.rest;
     if text.starts_with(b"{") {
         let begins = &text[..text.len().min(300)];
         let has = |word: &[u8]| memchr::memmem::find(begins, word).is_some();
         return has(b"\"LIFECYCLE\"") || has(b"\"TRACE\"");
     }
-    line.starts_with(b"RAS Monitor Mode") || is_event(line)
+    is_event(text.split(|b| *b == b'\n').next().unwrap_or(text))
 }
 
-/// True if this line is an event, whatever it tells.
+/// True if this line is an event of a peer, whatever it tells.
 #[must_use]
 pub fn is_event(line: &[u8]) -> bool {
     stamped(line).is_some_and(|(event, _)| event.starts_with(b"PEER_"))
+}
+
+/// True if it has the form of an event: later versions may tell of other things.
+#[must_use]
+pub fn looks_like_event(line: &[u8]) -> bool {
+    stamped(line).is_some()
 }
 
 /// Understands what monitor mode tells, behind `lines` lines and `offset` bytes of its source; `None` if it is
@@ -89,7 +100,7 @@ pub fn read(source: SourceId, offset: u64, lines: u64, bytes: &[u8]) -> Option<T
         offset,
         number: lines,
     };
-    let body = greeted(bytes).1;
+    let body = Front::of(bytes).rest;
     Some(if body.starts_with(b"{") {
         objects(at, bytes, body)
     } else {
@@ -97,17 +108,32 @@ pub fn read(source: SourceId, offset: u64, lines: u64, bytes: &[u8]) -> Option<T
     })
 }
 
-/// What a saved session has in front: `SERVER PROTOCOL 2`, `OK`, empty lines.
-fn greeted(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let mut rest = bytes;
-    loop {
-        let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-        let line = rest[..end].trim_ascii();
-        let greets = line.is_empty() || line == b"OK" || line.starts_with(b"SERVER PROTOCOL");
-        if rest.is_empty() || !greets {
-            return bytes.split_at(bytes.len() - rest.len());
+/// What saved output has in front: `SERVER PROTOCOL 2`, `OK`, the head of `ncclras -m`, empty lines.
+struct Front<'a> {
+    rest: &'a [u8],
+    /// The head was there.
+    headed: bool,
+}
+
+impl<'a> Front<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        let mut front = Self {
+            rest: bytes,
+            headed: false,
+        };
+        while !front.rest.is_empty() {
+            let end = memchr::memchr(b'\n', front.rest).map_or(front.rest.len(), |at| at + 1);
+            let line = front.rest[..end].trim_ascii();
+            let head = line.starts_with(b"RAS Monitor Mode");
+            let greets = line.is_empty() || line == b"OK" || line.starts_with(b"SERVER PROTOCOL");
+            let rule = front.headed && line.starts_with(b"====");
+            if !head && !greets && !rule {
+                break;
+            }
+            front.headed |= head;
+            front.rest = &front.rest[end..];
         }
-        rest = &rest[end..];
+        front
     }
 }
 
@@ -219,11 +245,12 @@ mod tests {
     use super::*;
 
     const SAVED: &str = "RAS Monitor Mode - watching for peer changes (Ctrl+C to exit)...\n\
-        [2026-12-01 10:00:00] PEER_DISCONNECTED: Process 2035 on node 192.0.2.2 managing GPU(s) 0 \
+        ================================================================\n\
+        [2026-12-01 10:00:00] PEER_DISCONNECTED: Process 2035 on node 192.0.2.2 managing GPU 0 \
         (peer closed the connection during receive operation)\n\
-        [2026-12-01 10:01:00] PEER_DEAD: Process 2035 on node 192.0.2.2 managing GPU(s) 0,1\n\
-        [2026-12-01 10:01:00] PEER_CONNECTING: Process 7 on node 192.0.2.3 managing GPU(s) 2\n\
-        [2026-12-01 10:01:01] PEER_RECOVERED: Process 7 on node 192.0.2.3 managing GPU(s) 2\n\
+        [2026-12-01 10:01:00] PEER_DEAD: Process 2035 on node 192.0.2.2 managing GPU 0,1\n\
+        [2026-12-01 10:01:00] PEER_CONNECTING: Process 7 on node 192.0.2.3 managing GPU 2\n\
+        [2026-12-01 10:01:01] PEER_RECOVERED: Process 7 on node 192.0.2.3 managing GPU 2\n\
         [2026-12-01 10:01:02] PEER_DEAD: Process 99";
 
     fn told(text: &str) -> Vec<(Change, u32, Option<String>)> {
@@ -278,7 +305,7 @@ mod tests {
         ] {
             assert!(!begin(other.as_bytes()), "{other}");
         }
-        assert!(begin(b"SERVER PROTOCOL 2\nOK\n[2026-12-01 10:00:00] PEER_NEW: Process 1 on node a managing GPU(s) 0\n"));
+        assert!(begin(b"SERVER PROTOCOL 2\nOK\n[2026-12-01 10:00:00] PEER_NEW: Process 1 on node a managing GPU 0\n"));
         assert!(
             told("RAS Monitor Mode - watching for peer changes (Ctrl+C to exit)...\n").is_empty()
         );

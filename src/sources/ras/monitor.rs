@@ -12,12 +12,15 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Endpoint, LINE, Patience, Session};
-use crate::engine::ras::events::is_event;
+use super::{Endpoint, Patience, Session};
+use crate::engine::ras::events::{is_event, looks_like_event};
 use crate::error::{InputError, in_words};
 
 /// Bytes of events of one connection: some 40 of each process of the largest job.
 const MOST: u64 = 64 << 20;
+
+/// A line of an event: RAS writes no more than 2 KiB.
+const LINE: usize = 4 << 10;
 
 /// A connection that events come in on.
 pub struct Monitor {
@@ -65,7 +68,7 @@ impl Monitor {
         Self { left, ..self }
     }
 
-    /// Waits for events, for this long at most: whole lines, none if nothing happened.
+    /// Waits for events of peers, for this long at most: whole lines, none if nothing happened.
     ///
     /// # Errors
     /// If the connection is closed, or what comes are no events.
@@ -75,7 +78,11 @@ impl Monitor {
             if let Some(end) = memchr::memrchr(b'\n', &self.ahead) {
                 let rest = self.ahead.split_off(end + 1);
                 let lines = std::mem::replace(&mut self.ahead, rest);
-                return self.checked(lines);
+                let events = self.events(&lines)?;
+                if events.is_empty() {
+                    continue;
+                }
+                return Ok(events);
             }
             if self.ahead.len() > LINE {
                 return Err(self.failed("what it says is no event of RAS"));
@@ -109,13 +116,18 @@ impl Monitor {
         Ok(())
     }
 
-    fn checked(&self, lines: Vec<u8>) -> Result<Vec<u8>, InputError> {
-        let mut each = lines.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
-        if each.all(|line| line.is_empty() || is_event(line)) {
-            Ok(lines)
-        } else {
-            Err(self.failed("what it says is no event of RAS"))
+    /// The events of peers among these lines.
+    fn events(&self, lines: &[u8]) -> Result<Vec<u8>, InputError> {
+        let mut events = Vec::new();
+        for line in lines.split_inclusive(|b| *b == b'\n') {
+            let text = line.trim_ascii();
+            if is_event(text) {
+                events.extend_from_slice(line);
+            } else if !text.is_empty() && !looks_like_event(text) {
+                return Err(self.failed("what it says is no event of RAS"));
+            }
         }
+        Ok(events)
     }
 
     fn failed(&self, why: impl Into<String>) -> InputError {
