@@ -423,6 +423,14 @@ fn alone_it_says_what_it_cannot_tell() {
         ),
         "{equal}"
     );
+    // Nobody says that the others wait.
+    let killed = job("cases", "rank-killed-16");
+    let seen = Driver::new().answer(&killed, "ras.json").verdict(false);
+    assert_eq!(
+        seen.verdict.summary,
+        "cannot tell: NCCL RAS got no data from rank 6 (process 3348 on 10.20.0.4): ended, frozen or cut off (--stuck if \
+         it stands still)"
+    );
     // Half and half, the text lists nobody.
     let tie =
         read("mismatch-count-16").replace("  15 ranks have launched", "  8 ranks have launched");

@@ -5,7 +5,7 @@ use crate::engine::detect::Scene;
 use crate::engine::detect::logs::logs_of;
 use crate::engine::finding::Finding;
 use crate::engine::job::{RankRec, Record};
-use crate::engine::ras::{Counts, RasComm, Side};
+use crate::engine::ras::{Counts, RasComm, Reply, Side};
 use crate::engine::vocab::{Phase, Role, State};
 
 /// One line.
@@ -83,6 +83,37 @@ pub(super) fn without_cause(
     }
 }
 
+/// Processes that gave RAS no data, in words: `rank 2 (process 1002 on 10.0.0.2)`.
+fn lost(reply: &Reply) -> Option<String> {
+    /// Processes that are named.
+    const NAMED: usize = 3;
+    let missing = reply.comms.iter().flat_map(|comm| {
+        let silent = comm.missing.iter();
+        let silent = silent.filter(|process| process.unresponsive != Some(false) || process.dead);
+        silent.map(move |process| (comm, process))
+    });
+    let mut names: Vec<String> = Vec::new();
+    for (comm, process) in missing {
+        let whole = comm.nranks.is_some() && comm.nranks == reply.world();
+        let mut name = match process.rank {
+            Some(rank) if whole => format!("rank {rank}"),
+            Some(rank) => format!("comm rank {rank} of {:#x}", comm.hash),
+            None => "a rank".to_owned(),
+        };
+        if let (Some(pid), Some(node)) = (process.pid, &process.node) {
+            name.push_str(&format!(" (process {pid} on {node})"));
+        }
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let more = (more > 0).then(|| format!("{more} more"));
+    let all: Vec<String> = names.into_iter().chain(more).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
 /// What answers of NCCL RAS alone tell, where that names nobody.
 fn ras_alone(scene: &Scene<'_>) -> Option<String> {
     let newest = scene.job.ras.last.iter().max_by_key(|answer| answer.time)?;
@@ -107,6 +138,12 @@ fn ras_alone(scene: &Scene<'_>) -> Option<String> {
             "cannot tell: NCCL RAS counts unequal launches of {function} ({}) and does not list the ranks: ask it for \
              JSON (--ras, or `ncclras -f json`)",
             sides.join(", ")
+        ));
+    }
+    if let Some(lost) = lost(reply) {
+        return Some(format!(
+            "cannot tell: NCCL RAS got no data from {lost}: ended, frozen or cut off{}",
+            if_it_stands(scene)
         ));
     }
     let quiet = |comm: &RasComm| {
