@@ -290,7 +290,7 @@ pub(super) fn unusable(scene: &Scene<'_>, found: &mut Vec<Finding>) {
             shown.push_str(&format!(" and {more} more"));
         }
         draft.fact("dumps", shown).fact("problem", why);
-        draft.fact("read", if read { "yes" } else { "" });
+        draft.fact("unread", if read { "" } else { "yes" });
         found.push(draft.finish());
     }
 }
