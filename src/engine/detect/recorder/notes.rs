@@ -217,25 +217,25 @@ pub(super) fn unknown(
 /// Why these ranks' dumps do not say whether they came: `the dump of rank 2 cannot be read`.
 fn lost(scene: &Scene<'_>, ranks: &BTreeSet<u32>) -> String {
     let recorded = scene.recorded;
-    let kinds: [(&str, &str, &dyn Fn(&u32) -> bool); 3] = [
-        ("ends before it", "end before it", &|rank| {
-            recorded.by_rank.contains_key(rank)
-        }),
-        ("cannot be read", "cannot be read", &|rank| {
-            recorded.unread.contains(rank) && !recorded.by_rank.contains_key(rank)
-        }),
-        ("is missing", "are missing", &|rank| {
-            !recorded.unread.contains(rank) && !recorded.by_rank.contains_key(rank)
-        }),
+    let (cut, others): (Vec<u32>, Vec<u32>) = ranks
+        .iter()
+        .partition(|rank| recorded.by_rank.contains_key(rank));
+    let (unread, missing): (Vec<u32>, Vec<u32>) = others
+        .into_iter()
+        .partition(|rank| recorded.unread.contains(rank));
+    let kinds = [
+        (cut, "ends before it", "end before it"),
+        (unread, "cannot be read", "cannot be read"),
+        (missing, "is missing", "are missing"),
     ];
-    let words = kinds.iter().filter_map(|(one, many, test)| {
-        let of: BTreeSet<u32> = ranks.iter().copied().filter(|rank| test(rank)).collect();
+    let words = kinds.into_iter().filter_map(|(of, one, many)| {
         let (noun, verb) = match of.len() {
             0 => return None,
             1 => ("dump", one),
             _ => ("dumps", many),
         };
-        Some(format!("the {noun} of {} {verb}", rank_names(&of)))
+        let names = rank_names(&of.into_iter().collect());
+        Some(format!("the {noun} of {names} {verb}"))
     });
     words.collect::<Vec<String>>().join(" and ")
 }
