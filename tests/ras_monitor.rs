@@ -134,7 +134,7 @@ fn bad_servers_are_left_in_time() {
                 greet(
                     &mut client,
                     b"ERROR: Unknown command MONITOR lifecycle,trace\n",
-                )
+                );
             },
             "has no monitor mode",
         ),
