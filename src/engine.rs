@@ -66,6 +66,7 @@ struct Source {
 }
 
 /// The engine.
+#[derive(Clone)]
 pub struct Engine {
     catalog: Catalog,
     parser: Parser,
