@@ -116,6 +116,12 @@ impl Engine {
         self
     }
 
+    /// True if it has [`Options::keep_recent`].
+    #[must_use]
+    pub fn keeps_recent(&self) -> bool {
+        self.recent.is_some()
+    }
+
     /// Takes one input. `seen` is when it was seen, `None` for saved data without times.
     pub fn handle(&mut self, seen: Option<Time>, input: Input<'_>) {
         self.first = self.first.or(seen);
