@@ -6,6 +6,7 @@ mod engine_thread;
 pub mod handle;
 pub mod host;
 mod lines;
+mod past;
 pub mod prove;
 pub mod pystack;
 pub mod ras;

@@ -66,6 +66,7 @@ struct Source {
 }
 
 /// The engine.
+#[derive(Clone)]
 pub struct Engine {
     catalog: Catalog,
     parser: Parser,
@@ -113,6 +114,12 @@ impl Engine {
     pub fn without_recent_lines(mut self) -> Self {
         self.recent = None;
         self
+    }
+
+    /// True if it has [`Options::keep_recent`].
+    #[must_use]
+    pub fn keeps_recent(&self) -> bool {
+        self.recent.is_some()
     }
 
     /// Takes one input. `seen` is when it was seen, `None` for saved data without times.

@@ -3,22 +3,25 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use unhang::app::demo::{CASES, Case};
-use unhang::app::handle::{Axis, Handle, Mode, Playback, Status};
+use unhang::app::handle::{Axis, Handle, LogRequest, Mode, Playback, Status};
 use unhang::app::replay::script::FilesScript;
 use unhang::app::replay::{self, Start};
 use unhang::app::timeline::{Mark, Timeline};
 use unhang::app::watch::{self, Plan};
 use unhang::engine::catalog::Catalog;
+use unhang::engine::recent::Whose;
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::vocab::{Role, State};
 use unhang::engine::{Engine, Options};
 use unhang::sources::discover::Discoverer;
 use unhang::views::escape::Glyphs;
+use unhang::views::tui::keymap::Action;
 use unhang::views::tui::theme::{Colors, Theme};
 use unhang::views::tui::update::Effect;
 
@@ -212,7 +215,69 @@ fn a_watch_shows_when_lines_came_and_findings_came_up() {
     let timeline = handle.status().timeline.unwrap();
     assert!(timeline.first_sign().unwrap().at <= timeline.length);
     assert_eq!(timeline.axis, Axis::Recorded);
-    let _ended = watch.finish();
+    looks_back(&handle, &timeline, lines, &folder);
+    let last = watch.finish();
+    assert_eq!(last.inputs.lines, lines + 3, "the end is the present's");
+}
+
+/// From now on it looks back, while the logs go on.
+fn looks_back(handle: &Handle, timeline: &Timeline, lines: u64, folder: &tempfile::TempDir) {
+    let more = |text: &str| {
+        let log = folder.path().join("rank0.log");
+        let mut log = fs::File::options().append(true).open(log).unwrap();
+        log.write_all(text.as_bytes()).unwrap();
+    };
+    let first = timeline.first_sign().unwrap().clone();
+    let arrived = |status: &Status, at| {
+        let there = |p: Playback| !p.seeking && p.at == at;
+        status.looks_back() && status.paused && status.playback.is_some_and(there)
+    };
+    handle.seek(first.at);
+    wait(handle, "the first sign again", |status, snapshot| {
+        arrived(status, first.at) && has_cause(snapshot, &first)
+    });
+    // The lines of then can be read.
+    let page = handle.log(Whose::Ranks(vec![0]), LogRequest::Newest(5));
+    let page = page.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(page.lines.iter().all(|line| line.bytes.is_some()) && !page.lines.is_empty());
+    // What comes meanwhile is taken in, and is not of then.
+    more("one more line\ntwo more lines\n");
+    let length = |status: &Status| status.timeline.as_ref().map(|t| t.length).unwrap();
+    wait(handle, "more lines", |status, _| {
+        status.timeline.as_ref().unwrap().lines.iter().sum::<u64>() == lines + 2
+    });
+    assert!(arrived(&handle.status(), first.at));
+    assert!(length(&handle.status()) > timeline.length);
+    // At the very start nothing had been written.
+    handle.seek(Duration::ZERO);
+    wait(handle, "the start", |status, snapshot| {
+        arrived(status, Duration::ZERO) && snapshot.inputs.lines == 0
+    });
+    // Piece by piece, and played; its end is the present.
+    handle.step();
+    wait(handle, "a piece", |status, snapshot| {
+        status.looks_back() && snapshot.inputs.lines > 0
+    });
+    handle.set_speed(1000.0);
+    handle.resume();
+    wait(handle, "the present", |status, snapshot| {
+        !status.looks_back() && !status.paused && snapshot.inputs.lines == lines + 2
+    });
+    // Or at once.
+    handle.seek(Duration::ZERO);
+    wait(handle, "the start", |status, _| {
+        arrived(status, Duration::ZERO)
+    });
+    more("the last line\n");
+    handle.seek(Duration::MAX);
+    wait(handle, "the last line", |status, snapshot| {
+        !status.looks_back() && snapshot.inputs.lines == lines + 3
+    });
+    // Whoever leaves while looking back is told of the present.
+    handle.seek(Duration::ZERO);
+    wait(handle, "the start", |status, _| {
+        arrived(status, Duration::ZERO)
+    });
 }
 
 /// A loud start, steps, a fault and silence.
@@ -298,6 +363,9 @@ fn keys_jump_to_findings_and_stop_there() {
     let said = bench.ui.message.clone();
     assert_eq!(said.as_deref(), Some("no finding comes up after this"));
 
+    assert_eq!(bench.press("("), [seek(0)]);
+    assert_eq!(bench.press(")"), [Effect::Seek(Duration::MAX)]);
+
     let mut early = timeline(Axis::Recorded);
     early.lines.truncate(128);
     early.marks.clear();
@@ -309,4 +377,47 @@ fn keys_jump_to_findings_and_stop_there() {
         said.as_deref(),
         Some("no finding came up; 25% was looked through so far")
     );
+}
+
+#[test]
+fn a_watch_looks_back_with_the_same_keys_and_says_so() {
+    let seek = |at| Effect::Seek(Duration::from_secs(at));
+    let mut bench = Bench::in_time(timeline(Axis::Recorded));
+    let playback = bench.status.playback;
+    bench.status.mode = Mode::Live;
+    bench.status.playback = None;
+    let act = |bench: &mut Bench, action| {
+        bench.act(action);
+        bench.effects.clone()
+    };
+    assert_eq!(act(&mut bench, Action::FirstSign), [seek(118)]);
+    assert_eq!(act(&mut bench, Action::Sign(-1)), [seek(121)]);
+    assert_eq!(act(&mut bench, Action::Seek(-1)), [seek(190)]);
+    assert_eq!(
+        act(&mut bench, Action::Seek(1)),
+        [Effect::Seek(Duration::MAX)]
+    );
+    assert_eq!(act(&mut bench, Action::Edge(false)), [seek(0)]);
+    for action in [Action::Step, Action::Faster] {
+        assert_eq!(act(&mut bench, action), []);
+        let said = bench.ui.message.take().unwrap_or_default();
+        assert!(said.contains("[ looks back"), "{said}");
+    }
+    bench.status.paused = true;
+    assert_eq!(act(&mut bench, Action::Step), [Effect::Step]);
+    bench.status.playback = playback;
+    bench.status.kept_from = Some(Duration::from_secs(40));
+    assert_eq!(act(&mut bench, Action::Pause), [Effect::Resume]);
+    let wide = screens::plain(&bench.drawn((140, 24)));
+    let header = wide.lines().next().unwrap();
+    assert!(
+        header.contains("LOOKING BACK") && header.contains("behind the present, ) goes there"),
+        "{header}"
+    );
+    assert!(
+        header.contains("the first 40s are not kept any more"),
+        "{header}"
+    );
+    bench.status.paused = false;
+    assert!(screens::plain(&bench.draw()).contains("PLAYING THE PAST"));
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::clock::Clock;
 use super::handle::{Command, Following, LogRequest, Shared};
 use super::lines::{LineReader, Lines};
+use super::past::Past;
 use super::recorder::{self, Recorder};
 use super::timeline::{Tally, lines};
 use crate::engine::Engine;
@@ -59,6 +60,8 @@ pub(crate) struct Core {
     failed: bool,
     /// Bytes the engine took.
     bytes: u64,
+    /// Bytes are kept for reading back.
+    keeps: bool,
     /// What came when; a replay looks through all of it beforehand instead.
     tally: Option<Tally>,
 }
@@ -80,8 +83,15 @@ impl Core {
             cost: Duration::ZERO,
             failed: false,
             bytes: 0,
+            keeps: true,
             tally: None,
         })
+    }
+
+    /// Leaves keeping bytes for reading back to another one with the same lines.
+    pub(crate) fn that_only_reads(mut self) -> Self {
+        self.keeps = false;
+        self
     }
 
     /// Hands one record to the engine and keeps its bytes for reading back.
@@ -95,7 +105,9 @@ impl Core {
         }
         self.bytes += what.len();
         self.guarded(|engine| engine.handle(seen, what.as_input()));
-        self.lines.keep(what);
+        if self.keeps {
+            self.lines.keep(what);
+        }
     }
 
     /// Runs the engine; if it panics it is never called again, and the last snapshot stays.
@@ -236,6 +248,8 @@ pub(crate) struct Live {
     began: Option<Time>,
     /// Bytes taken when the view was frozen.
     frozen: Option<u64>,
+    /// What came so far, to look back.
+    past: Option<Arc<Past>>,
 }
 
 impl Live {
@@ -257,6 +271,7 @@ impl Live {
             now: Time(0),
             began: None,
             frozen: None,
+            past: None,
         }
     }
 
@@ -274,6 +289,7 @@ impl Live {
             let now = Instant::now();
             let mut wait = tick.saturating_duration_since(now);
             self.catching_up.take_if(|until| *until <= now);
+            self.begin_past();
             if self.frozen.is_none() {
                 let half_read = self.catching_up.is_some();
                 let due = self.core.publish_if_due(half_read);
@@ -308,6 +324,9 @@ impl Live {
             self.now = self.now.max(seen);
             record.seen = Some(self.now);
             self.count(&record.what);
+        }
+        if let Some(past) = &self.past {
+            past.push(&self.core.engine, &record);
         }
         if let Some(recorder) = &mut self.recorder
             && let Err(error) = recorder.append(record.seen, &record.what.as_input())
@@ -350,6 +369,20 @@ impl Live {
                 what: What::Other(Input::Tick),
             });
         }
+    }
+
+    /// Begins to keep what comes, as soon as what was there before has been read: of that nobody knows
+    /// when it came.
+    fn begin_past(&mut self) {
+        if self.past.is_some() || self.catching_up.is_some() || !self.core.engine.keeps_recent() {
+            return;
+        }
+        self.now = self.now.max(self.clock.now());
+        let began = *self.began.get_or_insert(self.now);
+        let (engine, lines) = (&self.core.engine, Arc::clone(&self.core.lines));
+        let past = Arc::new(Past::begin(engine, lines, began, self.now));
+        self.core.shared.remember(Arc::clone(&past));
+        self.past = Some(past);
     }
 
     fn following(&mut self, following: Following) {

@@ -11,16 +11,17 @@
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::past::{self, Past};
 use super::timeline::Timeline;
 use crate::engine::line::Place;
 use crate::engine::recent::Whose;
 use crate::engine::snapshot::Snapshot;
-use crate::error::InputError;
+use crate::error::{InputError, in_words};
 use crate::sources::progress::Progress;
 
 /// Commands that wait for the engine thread; more are refused.
@@ -96,8 +97,10 @@ pub struct Status {
     pub dropped: u64,
     /// How often a source had to wait because the engine was busy.
     pub stalls: u64,
-    /// Replay only.
+    /// In a replay, and of a watch while one looks back.
     pub playback: Option<Playback>,
+    /// Of a watch: from where on it can be looked back, once the oldest part is gone.
+    pub kept_from: Option<Duration>,
     /// What comes when, as far as it is known; `None` if nobody looks.
     pub timeline: Option<Arc<Timeline>>,
     /// No more input will come: the pipes are closed, or the replay is at its end.
@@ -134,6 +137,18 @@ impl Status {
         u32::try_from(playback.at.as_nanos().saturating_mul(100) / length).ok()
     }
 
+    /// True while a watch shows what was before.
+    #[must_use]
+    pub fn looks_back(&self) -> bool {
+        self.mode == Mode::Live && self.playback.is_some()
+    }
+
+    /// True if one can move about in time.
+    #[must_use]
+    pub fn has_time(&self) -> bool {
+        self.mode == Mode::Replay || self.timeline.is_some()
+    }
+
     /// The status of a watch or replay that has just begun.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
@@ -146,6 +161,7 @@ impl Status {
             dropped: 0,
             stalls: 0,
             playback: None,
+            kept_from: None,
             timeline: None,
             ended: false,
             loading: None,
@@ -221,6 +237,12 @@ pub(crate) struct Shared {
     count: Mutex<u64>,
     counted: Condvar,
     wake: Box<dyn Fn() + Send + Sync>,
+    /// What a watch can look back to.
+    past: OnceLock<Arc<Past>>,
+    /// What is shown instead while it does.
+    back: Mutex<Option<Arc<Shared>>>,
+    /// The watch beside which this looks back; it is told of every change.
+    watch: Option<Arc<Shared>>,
 }
 
 /// Locks that are only ever held for a copy: a panic elsewhere cannot leave them half-written.
@@ -238,7 +260,50 @@ impl Shared {
             count: Mutex::new(0),
             counted: Condvar::new(),
             wake,
+            past: OnceLock::new(),
+            back: Mutex::default(),
+            watch: None,
         }
+    }
+
+    /// Of what looks back beside a watch.
+    pub(crate) fn beside(
+        watch: &Arc<Self>,
+        first: Snapshot,
+        status: Status,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Self {
+        Self {
+            watch: Some(Arc::clone(watch)),
+            ..Self::new(first, status, wake)
+        }
+    }
+
+    /// From now on one can look back to this.
+    pub(crate) fn remember(&self, past: Arc<Past>) {
+        let _once = self.past.set(past);
+    }
+
+    fn back(&self) -> Option<Arc<Self>> {
+        lock(&self.back).clone()
+    }
+
+    /// Shows the present again, if this is what is shown instead.
+    pub(crate) fn return_from(&self, from: &Arc<Self>) {
+        let ours = lock(&self.back).take_if(|back| Arc::ptr_eq(back, from));
+        if let Some(back) = ours {
+            back.end();
+            for text in back.status().messages {
+                self.message(text);
+            }
+            self.changed();
+        }
+    }
+
+    /// Asks whoever works for it to end.
+    fn end(&self) {
+        self.edit_status(|status| !std::mem::replace(&mut status.shutdown, true));
+        (self.wake)();
     }
 
     pub(crate) fn publish(&self, snapshot: Snapshot) {
@@ -256,6 +321,10 @@ impl Shared {
 
     pub(crate) fn is_shut_down(&self) -> bool {
         lock(&self.status).shutdown
+            || self
+                .watch
+                .as_ref()
+                .is_some_and(|watch| watch.is_shut_down())
     }
 
     /// Changes the status; views are told only if `edit` says that something changed.
@@ -284,6 +353,9 @@ impl Shared {
         self.changes.send_modify(|n| *n += 1);
         *lock(&self.count) += 1;
         self.counted.notify_all();
+        if let Some(watch) = &self.watch {
+            watch.changed();
+        }
     }
 
     fn ask(&self, command: Command) -> bool {
@@ -319,13 +391,34 @@ impl Handle {
     /// `Arc` if nothing was published in between.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.shared.snapshot()
+        self.shown().snapshot()
     }
 
     /// What the header line says.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.status()
+        let mut status = self.shared.status();
+        status.kept_from = self.shared.past.get().and_then(|past| past.kept_from());
+        if let Some(back) = self.shared.back() {
+            let theirs = back.status();
+            let length = status.timeline.as_ref().map(|timeline| timeline.length);
+            status.playback = theirs.playback.map(|playback| Playback {
+                length: length.unwrap_or_default().max(playback.at),
+                ..playback
+            });
+            status.paused = theirs.paused;
+            status.behind = 0;
+            status.failure = status.failure.or(theirs.failure);
+            status.messages.extend(theirs.messages);
+        }
+        status
+    }
+
+    /// What is shown: the watch or replay itself, or what looks back beside it.
+    fn shown(&self) -> Arc<Shared> {
+        self.shared
+            .back()
+            .unwrap_or_else(|| Arc::clone(&self.shared))
     }
 
     /// A counter that grows with every new snapshot or status. From async code
@@ -349,31 +442,66 @@ impl Handle {
 
     /// Live: freezes what [`Handle::snapshot`] returns, ingest goes on. Replay: stops the clock.
     pub fn pause(&self) {
-        self.shared
-            .edit_status(|status| !std::mem::replace(&mut status.paused, true));
-        self.shared.ask(Command::Pause);
+        let shown = self.shown();
+        shown.edit_status(|status| !std::mem::replace(&mut status.paused, true));
+        shown.ask(Command::Pause);
     }
 
     /// Undoes [`Handle::pause`].
     pub fn resume(&self) {
-        self.shared
-            .edit_status(|status| std::mem::replace(&mut status.paused, false));
-        self.shared.ask(Command::Resume);
+        let shown = self.shown();
+        shown.edit_status(|status| std::mem::replace(&mut status.paused, false));
+        shown.ask(Command::Resume);
     }
 
     /// Replay: pauses and plays the next piece of input. Live: shows the present state and stays frozen.
     pub fn step(&self) {
-        self.shared.ask(Command::Step);
+        self.shown().ask(Command::Step);
     }
 
     /// Replay: sets the speed, kept within 0.1 and 1000.
     pub fn set_speed(&self, speed: f64) {
-        self.shared.ask(Command::Speed(speed));
+        self.shown().ask(Command::Speed(speed));
     }
 
-    /// Replay: jumps to this position, kept within the replay. Going back plays from the start again.
+    /// Jumps to this position, kept within the replay or what is kept of the watch. A watch goes on
+    /// beside it, and is shown again from its end on.
     pub fn seek(&self, to: Duration) {
-        self.shared.ask(Command::Seek(to));
+        let Some(past) = self.shared.past.get() else {
+            self.shared.ask(Command::Seek(to));
+            return;
+        };
+        if to >= past.length() {
+            self.now();
+            return;
+        }
+        let kept = past.kept_from().unwrap_or_default();
+        if to < kept {
+            self.tell("what came before this is not kept any more".to_owned());
+        }
+        let to = to.max(kept);
+        if let Some(back) = self.shared.back() {
+            back.ask(Command::Seek(to));
+            return;
+        }
+        // The watch goes on behind it, so that its end is known.
+        self.resume();
+        // Held, so that its end cannot come before its beginning.
+        let mut shown = lock(&self.shared.back);
+        let back = past::look_back(&self.shared, past, to);
+        let told = back.map(|back| *shown = Some(back));
+        drop(shown);
+        if let Err(error) = told {
+            self.tell(format!("cannot look back: {}", in_words(&error)));
+        }
+        self.shared.changed();
+    }
+
+    /// Shows the present of a watch again.
+    pub fn now(&self) {
+        if let Some(back) = self.shared.back() {
+            self.shared.return_from(&back);
+        }
     }
 
     /// Reads lines of some ranks back, in the order in which they came. The page arrives on the channel, soon; if the sender is gone
@@ -381,7 +509,7 @@ impl Handle {
     #[must_use]
     pub fn log(&self, whose: Whose, request: LogRequest) -> Receiver<LogPage> {
         let (reply, page) = sync_channel(1);
-        self.shared.ask(Command::Log {
+        self.shown().ask(Command::Log {
             whose,
             request,
             reply,
@@ -399,6 +527,9 @@ impl Handle {
         self.shared
             .edit_status(|status| !std::mem::replace(&mut status.shutdown, true));
         (self.shared.wake)();
+        if let Some(back) = self.shared.back() {
+            (back.wake)();
+        }
     }
 }
 

@@ -19,9 +19,10 @@ use super::handle::{Command, Handle, Mode, Playback, Shared, Status};
 use super::lines::Lines;
 use super::timeline::Timeline;
 use crate::config::SPEEDS;
-use crate::engine::Engine;
+use crate::engine::catalog::Catalog;
 use crate::engine::input::Input;
 use crate::engine::snapshot::Snapshot;
+use crate::engine::{Engine, Options};
 use crate::error::{InputError, in_words};
 use crate::sources::record::{Record, What};
 
@@ -116,6 +117,7 @@ pub fn start(
         speed,
         paused: false,
         ended: false,
+        at_end: None,
     };
     let player = thread::Builder::new()
         .name("engine".to_owned())
@@ -125,6 +127,57 @@ pub fn start(
         handle: Handle { shared },
         player,
     })
+}
+
+/// Plays what a watch has kept up to a position, beside the watch, and stops there. At its end the view
+/// goes back to the present.
+///
+/// # Errors
+/// If a thread cannot be started, or nothing is kept.
+pub(super) fn look_back(
+    present: &Arc<Shared>,
+    mut script: Box<dyn Script>,
+    lines: Arc<Lines>,
+    to: Duration,
+) -> io::Result<Arc<Shared>> {
+    script.rewind_to(to)?;
+    let engine = script
+        .base()
+        .ok_or_else(|| io::Error::other("nothing is kept"))?;
+    let (inbox, outbox) = sync_channel(INBOX);
+    let mut status = Status::new(Mode::Live);
+    status.paused = true;
+    status.playback = Some(Playback {
+        axis: script.axis(),
+        at: to,
+        length: script.length(),
+        speed: 1.0,
+        seeking: true,
+    });
+    let wake = Box::new(move || drop(inbox.try_send(Msg::Wake)));
+    // Until the position is reached the present is shown.
+    let first = (*present.snapshot()).clone();
+    let shared = Arc::new(Shared::beside(present, first, status, wake));
+    let core = Core::new(engine, Arc::clone(&shared), lines)?.that_only_reads();
+    let (watch, own) = (Arc::clone(present), Arc::clone(&shared));
+    let player = Player {
+        core,
+        script,
+        // Every way back brings the engine that it begins with.
+        new_engine: Box::new(|| Engine::new(Catalog::default(), Options::default())),
+        next: None,
+        at: Duration::ZERO,
+        goal: Some(to),
+        clock: Instant::now(),
+        speed: 1.0,
+        paused: true,
+        ended: false,
+        at_end: Some(Box::new(move || watch.return_from(&own))),
+    };
+    thread::Builder::new()
+        .name("past".to_owned())
+        .spawn(move || player.run(&outbox))?;
+    Ok(shared)
 }
 
 /// Plays a script to its end as fast as possible; returns the last state and what was lost.
@@ -173,6 +226,8 @@ struct Player {
     speed: f64,
     paused: bool,
     ended: bool,
+    /// What happens at the end.
+    at_end: Option<Box<dyn Fn() + Send>>,
 }
 
 impl Player {
@@ -255,7 +310,7 @@ impl Player {
             Err(error) => {
                 self.core
                     .shared
-                    .message(format!("replay ends here: {}", in_words(&error)));
+                    .message(format!("it ends here: {}", in_words(&error)));
                 self.end();
             }
         }
@@ -264,6 +319,9 @@ impl Player {
     fn end(&mut self) {
         self.ended = true;
         self.core.publish();
+        if let Some(at_end) = &self.at_end {
+            at_end();
+        }
     }
 
     fn obey(&mut self, command: Command) {
@@ -303,7 +361,7 @@ impl Player {
     fn seek(&mut self, to: Duration) {
         if to < self.at {
             self.remember_problems();
-            if let Err(error) = self.script.rewind() {
+            if let Err(error) = self.script.rewind_to(to) {
                 self.core
                     .shared
                     .message(format!("cannot go back: {}", in_words(&error)));
@@ -312,7 +370,8 @@ impl Player {
             self.next = None;
             self.ended = false;
             self.at = Duration::ZERO;
-            let engine = (self.new_engine)();
+            let base = self.script.base();
+            let engine = base.unwrap_or_else(|| (self.new_engine)());
             self.core.replace_engine(engine);
         }
         self.goal = Some(to);

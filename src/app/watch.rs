@@ -84,6 +84,8 @@ impl Watch {
     /// Ends the watch, closes the journal and returns the last state.
     #[must_use]
     pub fn finish(self) -> Arc<Snapshot> {
+        // The last state is the present one, wherever one looks.
+        self.handle.now();
         self.handle.shutdown();
         // The thread catches the engine's panics; should it still panic, the last snapshot stands.
         let _panicked = self.engine.join();

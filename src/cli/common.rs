@@ -47,6 +47,9 @@ pub(crate) struct Common {
     /// What the user's file sets.
     #[arg(skip)]
     pub(crate) config: Config,
+    /// Why that file is not used, in a line: standard error is hidden by the dashboard.
+    #[arg(skip)]
+    pub(crate) config_fault: Option<String>,
 }
 
 /// False if rules that were asked for could not all be used.
@@ -91,7 +94,10 @@ impl Common {
                 self.ascii |= config.ascii;
                 self.config = config;
             }
-            Err(Unusable::Unread(problem)) => messages::problem(&problem),
+            Err(Unusable::Unread(problem)) => {
+                messages::problem(&problem);
+                self.config_fault = Some(problem.to_string());
+            }
             Err(Unusable::Wrong(fault)) => {
                 let renderer = if self.color_on(&io::stderr()) {
                     Renderer::styled()
@@ -99,6 +105,9 @@ impl Common {
                     Renderer::plain()
                 };
                 messages::raw(&fault.render(&renderer));
+                let fault = fault.to_string();
+                let first = fault.lines().next().unwrap_or_default();
+                self.config_fault = Some(format!("config.toml is not used: {first}"));
             }
         }
         self

@@ -5,9 +5,11 @@ use std::io::{Write, stdout};
 use std::sync::Arc;
 
 use super::common::{Common, Format};
+use super::messages;
 use crate::app::handle::Handle;
 use crate::engine::snapshot::Snapshot;
 use crate::views::tui::{self, theme::Theme};
+use crate::views::words;
 
 /// Names tried for a saved report.
 const NAMES: u32 = 1_000;
@@ -28,8 +30,22 @@ pub(crate) fn show(handle: &Handle, common: &Common) -> anyhow::Result<()> {
         save: &save,
         narrow: &narrow,
     };
+    if let Some(fault) = &common.config_fault {
+        handle.tell(fault.clone());
+    }
     tui::run(handle, &options)?;
+    // The screen is gone; its answer stays.
+    handle.now();
+    let snapshot = narrow(handle.snapshot());
+    let verdict = &snapshot.verdict;
+    let line = format!("{}: {}", words::headline(verdict.state), verdict.summary);
+    messages::note(&line);
     Ok(())
+}
+
+/// Where a file of the present folder is, to be found again from elsewhere.
+fn whole_path(name: &str) -> String {
+    std::path::absolute(name).map_or_else(|_| name.to_owned(), |path| path.display().to_string())
 }
 
 /// Writes a Markdown report beside the user's other files; an existing file is never replaced.
@@ -38,7 +54,7 @@ fn save(snapshot: &Snapshot, common: &Common) -> Result<String, String> {
     for n in 1..=NAMES {
         let name = format!("unhang-report-{n}.md");
         match File::create_new(&name).and_then(|mut file| file.write_all(text.as_bytes())) {
-            Ok(()) => return Ok(name),
+            Ok(()) => return Ok(whole_path(&name)),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => {
                 return Err(format!(

@@ -82,14 +82,14 @@ impl Writer {
 }
 
 /// Splits the bytes of every source into lines with a known writer and class.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Demux {
     sources: FxHashMap<SourceId, Source>,
     writers: Writers,
     scratch: Scratch,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Source {
     framer: Framer,
     bytes: u64,

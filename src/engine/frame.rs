@@ -26,7 +26,7 @@ pub struct Framed<'a> {
 }
 
 /// Cuts one source into lines.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Framer {
     /// The unfinished line of earlier chunks.
     carry: Vec<u8>,

@@ -9,7 +9,7 @@ use super::limits;
 use super::line::Line;
 
 /// Matches of one rule in one writer's lines.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct HitRecord {
     /// How many lines.
     pub count: u64,
@@ -20,7 +20,7 @@ pub struct HitRecord {
 }
 
 /// Matches of all rules.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Hits {
     records: BTreeMap<(RuleIx, WriterIx), HitRecord>,
     scratch: Vec<Hit>,

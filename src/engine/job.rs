@@ -37,7 +37,7 @@ use super::vocab::{LineClass, Phase};
 use super::witness::recorder::Recorder;
 
 /// Everything the lines said so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Job {
     /// By [`WriterIx`].
     pub records: Vec<Record>,

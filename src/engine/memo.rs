@@ -13,7 +13,7 @@ const PLACES: usize = 1 << 12;
 const LONGEST: usize = 512;
 
 /// Values by text and kind of text.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Memo<V> {
     /// Of the last text that met each place. One is kept only when it comes again, so that texts that
     /// never do (addresses, numbers) cost no copy.
@@ -21,7 +21,7 @@ pub(super) struct Memo<V> {
     kept: Vec<Option<Entry<V>>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry<V> {
     text: Box<[u8]>,
     kind: u8,

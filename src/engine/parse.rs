@@ -17,7 +17,7 @@ pub use literals::{LITERALS, Literals};
 pub use nccl_net::split_address;
 
 /// Reads lines. Keeps the searchers that it needs for every other line.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Parser {
     nccl: nccl::Words,
 }

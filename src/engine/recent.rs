@@ -36,14 +36,14 @@ pub struct Kept {
 }
 
 /// Rings of places, by writer.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
     rings: Vec<Ring>,
     /// Lines so far, of all writers.
     count: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Ring {
     /// All lines of a writer are of one source.
     source: Option<SourceId>,

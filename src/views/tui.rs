@@ -174,7 +174,7 @@ impl Dashboard<'_> {
         match event {
             // A new size needs nothing but the next frame, which asks for it.
             Event::Key(key) if key.kind != KeyEventKind::Release => {
-                let here = self.ui.here(self.status.mode == Mode::Replay);
+                let here = self.ui.here(self.status.has_time());
                 if let Some(action) = keymap::lookup(here, *key) {
                     let effects = update(&mut self.ui, &self.snapshot, &self.status, action);
                     for effect in effects {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::app::handle::Axis;
 use crate::app::report;
+use crate::engine::Engine;
 use crate::engine::ids::SourceId;
 use crate::engine::input::{EndReason, Input, SourceKind, Time};
 use crate::engine::limits;
@@ -46,6 +47,19 @@ pub trait Script: Send {
     /// # Errors
     /// If it cannot be opened again.
     fn rewind(&mut self) -> io::Result<()>;
+
+    /// Goes back to where it can begin to play up to a position; to its start, if it knows no later one.
+    ///
+    /// # Errors
+    /// If it cannot be opened again.
+    fn rewind_to(&mut self, _to: Duration) -> io::Result<()> {
+        self.rewind()
+    }
+
+    /// The engine to begin with after going back, if that is not a new one.
+    fn base(&mut self) -> Option<Engine> {
+        None
+    }
 
     /// The same from its start, to be read beside this one; `None` if what it reads is there only once.
     ///

@@ -6,7 +6,7 @@ use super::prefix::{self, Layer};
 use super::torch;
 
 /// Finds `[rank` in lines.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RankFinder(memchr::memmem::Finder<'static>);
 
 impl Default for RankFinder {

@@ -106,7 +106,7 @@ fn file_line(token: &[u8]) -> Option<(&[u8], u32)> {
 }
 
 /// Finds `NCCL ` in lines.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Finder(memmem::Finder<'static>);
 
 impl Default for Finder {

@@ -23,7 +23,7 @@ pub(super) struct Known {
 const KNOWN: usize = 4_096;
 
 /// The headers that came before: a line with one of them needs no other look at its front.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Hot {
     last: Vec<u8>,
     last_known: Option<Known>,

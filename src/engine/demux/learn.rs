@@ -12,7 +12,7 @@ const RUN: u32 = 8;
 const RING: usize = 32;
 
 /// What one source has shown of weak prefixes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Learn {
     /// The family that the lines carry, once known.
     accepted: Option<Weak>,

@@ -25,7 +25,7 @@ struct Task {
     another: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Names {
     source: SourceId,
     own: WriterIx,

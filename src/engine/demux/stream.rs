@@ -26,7 +26,7 @@ use crate::engine::vocab::LineClass;
 const PIECES: usize = 64;
 
 /// Buffers that live on between lines.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
     pub(super) key: Vec<u8>,
     plain: Vec<u8>,
@@ -76,7 +76,7 @@ enum Glue {
 }
 
 /// A source's state between lines.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Stream {
     names: Names,
     hot: Hot,

@@ -203,7 +203,7 @@ fn escape_len(text: &[u8]) -> usize {
 }
 
 /// Parts of a line that its container cut, per stream.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Partial([Vec<u8>; 2]);
 
 impl Partial {

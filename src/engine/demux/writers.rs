@@ -51,7 +51,7 @@ impl Found<'_> {
 /// Hints kept of one writer; a hostile stream adds no more.
 const HINTS: usize = 32;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Writers {
     list: Vec<Writer>,
     blocks: Vec<Block>,

@@ -269,7 +269,7 @@ impl Frame {
 
 /// What dumps have in common. The first of everything stands for what a bound left out: such a call is unlike
 /// no other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Common {
     texts: Texts,
     calls: Vec<Call>,
@@ -483,7 +483,7 @@ fn peers(name: &str) -> Option<Peers> {
 }
 
 /// Distinct texts.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Texts {
     list: Vec<Box<str>>,
     ids: FxHashMap<Box<[u8]>, u32>,

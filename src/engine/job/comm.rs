@@ -84,7 +84,7 @@ impl CommKey {
 }
 
 /// One communicator.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Comm {
     /// What identifies it.
     pub key: CommKey,
@@ -246,7 +246,7 @@ pub struct PeerCalls {
 }
 
 /// One writer's place in a communicator.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Member {
     /// The communicator.
     pub comm: CommIx,

@@ -11,14 +11,14 @@ const HOSTS: usize = 4_096;
 const XIDS: usize = 256;
 
 /// The GPUs of all hosts.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Gpus {
     /// By host, as printed.
     pub hosts: BTreeMap<String, HostGpus>,
 }
 
 /// The GPUs of one host.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct HostGpus {
     /// The last sample.
     pub last: GpuSample,

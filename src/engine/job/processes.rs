@@ -9,7 +9,7 @@ use crate::engine::input::{ProcessLoad, ProcessState, Time};
 const PROCESSES: usize = 1 << 17;
 
 /// All processes that somebody looked at.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Processes {
     seen: BTreeMap<(String, u32), ProcessSeen>,
 }

@@ -35,7 +35,7 @@ struct Still {
 }
 
 /// All answers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Answers {
     /// By source.
     pub last: Vec<Answer>,

@@ -164,7 +164,7 @@ pub struct Fingerprints {
 }
 
 /// What one writer's lines said.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Record {
     /// Where it writes.
     pub source: SourceId,

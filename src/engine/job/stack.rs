@@ -18,7 +18,7 @@ pub struct Stack {
 }
 
 /// Searchers for what names a framework.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Names {
     nccl: Finder<'static>,
     torch: Finder<'static>,

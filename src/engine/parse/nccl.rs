@@ -7,7 +7,7 @@ use super::{nccl_coll, nccl_net};
 use crate::engine::event::{CommInit, Event};
 
 /// Searchers for the words that may stand anywhere in a message, and the call before.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Words {
     /// In every line about a connection, whichever verb or noun it uses.
     connect: Finder<'static>,

@@ -61,7 +61,7 @@ pub(super) fn begins(message: &[u8]) -> bool {
 }
 
 /// From the datatype on a call is mostly the same, byte for byte, as the one before.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Last {
     text: Vec<u8>,
     coll: Option<Coll>,

@@ -103,7 +103,7 @@ impl Taken {
 }
 
 /// Every dump of the job.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Recorder {
     /// What the dumps have in common.
     pub common: Common,

@@ -73,6 +73,8 @@ pub enum Action {
     Slower,
     /// Jumps in a replay; negative is back.
     Seek(isize),
+    /// To the start of what can be seen again; true is to its end, of a watch the present.
+    Edge(bool),
     /// Jumps to where the first cause came up in a replay, and stops there.
     FirstSign,
     /// Jumps to where the next finding came up in a replay, and stops there; negative is the previous one.
@@ -108,7 +110,7 @@ pub enum Context {
     On(Screen),
     /// On the overview, ranks, findings, hosts and collectives: wherever rows are listed.
     Lists,
-    /// While a replay is shown.
+    /// In a replay, and in a watch, which can look back.
     Replay,
     /// Wherever nothing is typed.
     Everywhere,
@@ -136,7 +138,7 @@ impl Context {
             Self::Overlay => "In a frame",
             Self::On(screen) => screen.title(),
             Self::Lists => "Lists",
-            Self::Replay => "Replay",
+            Self::Replay => "Time",
             Self::Everywhere => "Everywhere",
         }
     }
@@ -163,7 +165,7 @@ pub struct Here {
     pub prompt: bool,
     /// A frame lies over the screen.
     pub overlay: bool,
-    /// A replay is shown.
+    /// One can move about in time.
     pub replay: bool,
 }
 
@@ -245,8 +247,8 @@ const fn bind(
 }
 
 use Action::{
-    Accept, Back, Bottom, Cancel, Choose, CopyFix, Erase, Faster, Finding, FirstSign, Follow, Go,
-    Help, Hit, Mark, MarkAll, Move, Neighbour, NextScreen, Only, Open, Page, Palette, Pause,
+    Accept, Back, Bottom, Cancel, Choose, CopyFix, Edge, Erase, Faster, Finding, FirstSign, Follow,
+    Go, Help, Hit, Mark, MarkAll, Move, Neighbour, NextScreen, Only, Open, Page, Palette, Pause,
     PreviousScreen, Prove, Quit, Reverse, Save, Search, Seek, Sideways, Sign, Slower, Sort, Stack,
     Step, Suspend, Top, Widen, Without, Wrap,
 };
@@ -299,14 +301,16 @@ pub const KEYMAP: &[Binding] = &[
     bind(Lists, &[Key::Plain(K::Left), key('h')], Sideways(-1), "", "go to the previous communicator or screen"),
     bind(Lists, &[Key::Plain(K::Right), key('l')], Sideways(1), "", "go to the next communicator or screen"),
 
-    bind(Replay, &[key('!')], FirstSign, "first sign", "jump to where the first cause came up, and stop there"),
-    bind(Replay, &[key('>')], Sign(1), "", "jump to where the next finding came up, and stop there"),
-    bind(Replay, &[key('<')], Sign(-1), "", "jump to where the previous finding came up, and stop there"),
+    bind(Replay, &[key('!')], FirstSign, "first sign", "on the bar of time: go to the first `!`, where the first cause came up, and stop there"),
+    bind(Replay, &[key('>')], Sign(1), "", "on the bar of time: go to the next `!` or `+`, where a finding came up, and stop there"),
+    bind(Replay, &[key('<')], Sign(-1), "", "on the bar of time: go to the previous `!` or `+`, and stop there"),
     bind(Replay, &[key('.')], Step, "step", "play the next piece and stop"),
+    bind(Replay, &[key('(')], Edge(false), "", "go to the start of the recording, or of what is kept of a watch"),
+    bind(Replay, &[key(')')], Edge(true), "", "go to the end; of a watch, back to the present"),
     bind(Replay, &[key('+'), key('=')], Faster, "", "play twice as fast"),
     bind(Replay, &[key('-')], Slower, "", "play half as fast"),
-    bind(Replay, &[key('[')], Seek(-1), "", "jump back by a twentieth"),
-    bind(Replay, &[key(']')], Seek(1), "seek", "jump forward by a twentieth"),
+    bind(Replay, &[key('[')], Seek(-1), "", "go back by a twentieth; a watch goes on meanwhile"),
+    bind(Replay, &[key(']')], Seek(1), "seek", "go forward by a twentieth"),
 
     bind(Everywhere, &[Key::Plain(K::Up), key('k')], Move(-1), "", "move up"),
     bind(Everywhere, &[Key::Plain(K::Down), key('j')], Move(1), "", "move down"),
@@ -315,9 +319,9 @@ pub const KEYMAP: &[Binding] = &[
     bind(Everywhere, &[Key::Plain(K::Home), key('g')], Top, "", "go to the first row"),
     bind(Everywhere, &[Key::Plain(K::End), key('G')], Bottom, "", "go to the last row"),
     bind(Everywhere, &[Key::Plain(K::Esc), Key::Plain(K::Backspace)], Back, "back", "go back"),
-    bind(Everywhere, &[key('e')], Finding(1), "finding", "go to the next finding"),
-    bind(Everywhere, &[key('E')], Finding(-1), "", "go to the previous finding"),
-    bind(Everywhere, &[key(' ')], Pause, "pause", "freeze the view (reading goes on), or stop a replay"),
+    bind(Everywhere, &[key('e')], Finding(1), "finding", "select the next finding of the list; time stays where it is"),
+    bind(Everywhere, &[key('E')], Finding(-1), "", "select the previous finding of the list"),
+    bind(Everywhere, &[key(' ')], Pause, "pause", "stop and go on: freeze the view (reading goes on), or what is played"),
     bind(Everywhere, &[key('y')], CopyFix, "", "copy the commands of the fix (OSC 52)"),
     bind(Everywhere, &[key('p')], Prove, "", "prove the fix on the GPUs of this host, after a question"),
     bind(Everywhere, &[key('s')], Save, "save", "save a report"),

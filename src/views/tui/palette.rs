@@ -30,7 +30,8 @@ pub fn entries(ui: &Ui, replay: bool) -> Vec<Entry> {
     let typed = ui.prompt.as_ref().map_or("", |prompt| prompt.text.as_str());
     let words: Vec<String> = typed.split_whitespace().map(str::to_lowercase).collect();
     let found = |(binding, entry): &(&Binding, Entry)| {
-        let text = format!("{} {}", entry.text, binding.footer).to_lowercase();
+        let also = also_called(binding.action);
+        let text = format!("{} {} {also}", entry.text, binding.footer).to_lowercase();
         words.iter().all(|word| text.contains(word))
     };
     all(here)
@@ -38,6 +39,37 @@ pub fn entries(ui: &Ui, replay: bool) -> Vec<Entry> {
         .filter(found)
         .map(|(_, e)| e)
         .collect()
+}
+
+/// Other words under which an action is looked for.
+fn also_called(action: Action) -> &'static str {
+    match action {
+        Action::CopyFix => "yank clipboard command",
+        Action::Search => "find grep look for regex",
+        Action::Only => "filter in grep keep",
+        Action::Without => "filter out hide exclude",
+        Action::Hit(_) => "search find match",
+        Action::Save => "write export markdown file",
+        Action::Quit => "exit leave close end",
+        Action::Back => "return up undo",
+        Action::Seek(_) => "time seek rewind jump history past scrub",
+        Action::Edge(false) => "time begin beginning rewind first",
+        Action::Edge(true) => "time now live last present",
+        Action::FirstSign => "time began begin start cause when jump",
+        Action::Sign(_) => "time timeline seek when",
+        Action::Pause => "time play resume freeze hold continue",
+        Action::Step => "time next frame single",
+        Action::Faster | Action::Slower => "time speed rate",
+        Action::Prove => "test verify check selftest",
+        Action::Stack => "traceback backtrace python py-spy",
+        Action::Follow => "tail live end",
+        Action::Wrap => "long lines fold",
+        Action::Widen => "merge together every",
+        Action::Sort => "sort order column",
+        Action::Help => "keys manual",
+        Action::Go(_) | Action::NextScreen | Action::PreviousScreen => "screen tab view show",
+        _ => "",
+    }
 }
 
 fn all(here: Here) -> Vec<(&'static Binding, Entry)> {

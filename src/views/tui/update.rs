@@ -5,7 +5,7 @@ mod time;
 
 use std::time::Duration;
 
-use crate::app::handle::{LogRequest, Mode, Status};
+use crate::app::handle::{LogRequest, Status};
 use crate::app::prove::Test;
 use crate::engine::recent::Whose;
 use crate::engine::snapshot::Snapshot;
@@ -82,10 +82,11 @@ pub fn update(ui: &mut Ui, snapshot: &Snapshot, status: &Status, action: Action)
                 Effect::Pause
             }];
         }
-        Action::Step => return vec![Effect::Step],
-        Action::Faster => return time::speed(status, 2.0),
-        Action::Slower => return time::speed(status, 0.5),
+        Action::Step => return time::step(ui, status),
+        Action::Faster => return time::speed(ui, status, 2.0),
+        Action::Slower => return time::speed(ui, status, 0.5),
         Action::Seek(by) => return time::seek(status, by),
+        Action::Edge(end) => return time::edge(status, end),
         Action::FirstSign => return time::first_sign(ui, status),
         Action::Sign(by) => return time::sign(ui, status, by),
         Action::CopyFix => return copy(ui, snapshot),
@@ -353,7 +354,7 @@ fn typed(ui: &mut Ui, c: Option<char>) {
 
 /// Moves within the list of actions, round and round.
 fn choose(ui: &mut Ui, status: &Status, by: isize) {
-    let entries = palette::entries(ui, status.mode == Mode::Replay);
+    let entries = palette::entries(ui, status.has_time());
     if let Some(prompt) = &mut ui.prompt {
         let len = entries.len().max(1);
         prompt.row = prompt.row.wrapping_add_signed(by + len as isize) % len;
@@ -362,7 +363,7 @@ fn choose(ui: &mut Ui, status: &Status, by: isize) {
 
 /// Runs the chosen action, on the screen that has it.
 fn run(ui: &mut Ui, snapshot: &Snapshot, status: &Status) -> Vec<Effect> {
-    let entries = palette::entries(ui, status.mode == Mode::Replay);
+    let entries = palette::entries(ui, status.has_time());
     let row = ui.prompt.take().map_or(0, |prompt| prompt.row);
     let Some(entry) = entries.get(row) else {
         ui.message = Some("no action is called so; ? lists all".to_owned());

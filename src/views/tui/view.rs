@@ -5,7 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 
-use crate::app::handle::{Mode, Status};
+use crate::app::handle::Status;
 use crate::engine::snapshot::Snapshot;
 use crate::views::escape;
 use crate::views::words;
@@ -168,7 +168,7 @@ fn footer(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         return;
     }
     pen.put(Tone::Plain, " ");
-    for (key, word) in keymap::footer(ui.here(scene.status.mode == Mode::Replay)) {
+    for (key, word) in keymap::footer(ui.here(scene.status.has_time())) {
         if pen.room() < key.len() + word.len() + 3 {
             break;
         }

@@ -13,6 +13,18 @@ use crate::views::words;
 
 pub(in crate::views::tui) struct Help<'a>(pub(in crate::views::tui) Scene<'a>);
 
+/// What stands on the bar of time.
+const SIGNS: &[(&str, &str)] = &[
+    ("!", "a cause came up here"),
+    ("+", "another finding came up here"),
+    ("bars", "how much was written; a dot is nothing"),
+    ("line", "where one is; without one it is the end"),
+    (
+        "text",
+        "by time: when it was seen; by order of arrival: the logs have no times",
+    ),
+];
+
 /// A row of the page: a heading, or keys and what they do.
 type Row = (Option<String>, String);
 
@@ -47,6 +59,11 @@ fn content() -> Vec<Row> {
         "absent: nothing of it was seen".to_owned(),
     ));
     rows.push((Some("!".to_owned()), "at fault".to_owned()));
+    rows.push((None, String::new()));
+    rows.push((None, "Signs of the bar of time".to_owned()));
+    for (sign, text) in SIGNS {
+        rows.push((Some((*sign).to_owned()), (*text).to_owned()));
+    }
     rows
 }
 

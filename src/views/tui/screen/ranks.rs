@@ -197,6 +197,11 @@ impl RankTable<'_> {
         columns
     }
 
+    /// Columns of the silence; none where saved logs do not tell when anything was written.
+    fn silence(&self) -> usize {
+        if self.0.snapshot.now.is_some() { 9 } else { 0 }
+    }
+
     fn heading(&self, columns: &Columns, pen: &mut Pen<'_>) {
         let cells = [
             ("rank", columns.rank + 2),
@@ -204,11 +209,11 @@ impl RankTable<'_> {
             ("pid", columns.pid + 2),
             ("gpu", columns.gpu),
             ("progress", columns.progress + 2),
-            ("silence", 9),
+            ("silence", self.silence()),
             ("lines", 8),
         ];
         pen.cell(Tone::Plain, "", 2);
-        for (name, width) in cells {
+        for (name, width) in cells.into_iter().filter(|(_, width)| *width > 0) {
             pen.cell(Tone::Quiet, name, width);
         }
         pen.line(Tone::Quiet, "last line");
@@ -241,11 +246,10 @@ impl RankTable<'_> {
         };
         pen.cell(phase, &words::progress(rank), columns.progress);
         pen.cell(Tone::Plain, "", 2);
-        pen.cell(
-            Tone::Plain,
-            &silence.map_or_else(|| "-".to_owned(), words::duration),
-            9,
-        );
+        if self.silence() > 0 {
+            let silence = silence.map_or_else(|| "-".to_owned(), words::duration);
+            pen.cell(Tone::Plain, &silence, self.silence());
+        }
         pen.cell(Tone::Plain, &words::thousands(rank.lines), 8);
         pen.put(Tone::Quiet, rank.last_line.as_deref().unwrap_or("-"));
     }

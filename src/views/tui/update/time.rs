@@ -1,14 +1,45 @@
-//! Moving about in the time of a replay.
+//! Moving about in time: in a replay, and in what a watch has seen so far.
 
 use std::time::Duration;
 
-use crate::app::handle::Status;
+use crate::app::handle::{Mode, Status};
 use crate::app::timeline::{Mark, Timeline};
 use crate::views::tui::ui::Ui;
 
 use super::Effect;
 
-pub(super) fn speed(status: &Status, factor: f64) -> Vec<Effect> {
+/// What can only be done to what was before.
+const PRESENT: &str = "this is the present, which has its own pace; [ looks back";
+
+/// Where one is and how long it all is; a watch that does not look back is at its end.
+fn place(status: &Status) -> Option<(Duration, Duration)> {
+    if let Some(playback) = &status.playback {
+        return Some((playback.at, playback.length));
+    }
+    let watch = status.mode == Mode::Live;
+    let timeline = status.timeline.as_ref().filter(|_| watch)?;
+    Some((timeline.length, timeline.length))
+}
+
+pub(super) fn step(ui: &mut Ui, status: &Status) -> Vec<Effect> {
+    if status.playback.is_none() && !status.paused {
+        ui.message = Some(PRESENT.to_owned());
+        return Vec::new();
+    }
+    vec![Effect::Step]
+}
+
+/// To the start, or to the end, which is the present of a watch.
+pub(super) fn edge(status: &Status, end: bool) -> Vec<Effect> {
+    let to = if end { Duration::MAX } else { Duration::ZERO };
+    let known = place(status).map(|_| Effect::Seek(to));
+    known.into_iter().collect()
+}
+
+pub(super) fn speed(ui: &mut Ui, status: &Status, factor: f64) -> Vec<Effect> {
+    if status.playback.is_none() {
+        ui.message = Some(PRESENT.to_owned());
+    }
     status
         .playback
         .iter()
@@ -17,16 +48,22 @@ pub(super) fn speed(status: &Status, factor: f64) -> Vec<Effect> {
 }
 
 pub(super) fn seek(status: &Status, by: isize) -> Vec<Effect> {
-    let Some(playback) = &status.playback else {
+    let Some((at, length)) = place(status) else {
         return Vec::new();
     };
-    let leap = playback.length / 20;
+    let leap = length / 20;
     let to = if by < 0 {
-        playback.at.saturating_sub(leap)
+        at.saturating_sub(leap)
     } else {
-        playback.at + leap
+        at + leap
     };
-    vec![Effect::Seek(to.min(playback.length))]
+    // A watch grows while one looks back, so its end is where it is by then.
+    let end = status.mode == Mode::Live && to >= length;
+    vec![Effect::Seek(if end {
+        Duration::MAX
+    } else {
+        to.min(length)
+    })]
 }
 
 /// To where the first cause came up.
@@ -62,11 +99,11 @@ fn jump(
     find: impl FnOnce(&Timeline, Duration) -> Option<Mark>,
     [found, none]: [&str; 2],
 ) -> Vec<Effect> {
-    let (Some(timeline), Some(playback)) = (&status.timeline, &status.playback) else {
+    let (Some(timeline), Some((at, _))) = (&status.timeline, place(status)) else {
         ui.message = Some("nobody has looked through this replay".to_owned());
         return Vec::new();
     };
-    let Some(mark) = find(timeline, playback.at) else {
+    let Some(mark) = find(timeline, at) else {
         let known = timeline.known();
         ui.message = Some(if known < 1.0 {
             format!("{none}; {:.0}% was looked through so far", known * 100.0)
@@ -78,6 +115,8 @@ fn jump(
     ui.message = Some(format!("{found}: {} {}", mark.id, mark.title));
     ui.findings.id = Some(mark.id);
     ui.findings.top = 0;
-    let stop = (!status.paused).then_some(Effect::Pause);
+    // A watch stops by itself where it looks back.
+    let runs = !status.paused && status.playback.is_some();
+    let stop = runs.then_some(Effect::Pause);
     stop.into_iter().chain([Effect::Seek(mark.at)]).collect()
 }

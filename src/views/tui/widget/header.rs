@@ -7,6 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 
 use crate::app::handle::{Axis, Following, Mode, Playback, Status};
+use crate::engine::input::SourceKind;
 use crate::engine::snapshot::Snapshot;
 use crate::engine::vocab::Class;
 use crate::views::tui::screen::Screen;
@@ -48,6 +49,8 @@ impl Widget for &Header<'_> {
         if status.paused {
             let word = if status.mode == Mode::Replay {
                 " STOPPED "
+            } else if status.looks_back() {
+                " LOOKING BACK "
             } else {
                 " PAUSED "
             };
@@ -59,8 +62,29 @@ impl Widget for &Header<'_> {
                 );
             }
             pen.put(Tone::Plain, "  ");
+        } else if status.looks_back() {
+            pen.put(Tone::Selected, " PLAYING THE PAST ");
+            pen.put(Tone::Plain, "  ");
         }
-        if let Some(playback) = &status.playback {
+        if let Some(playback) = status.playback.as_ref().filter(|_| status.looks_back()) {
+            let behind = playback.length.saturating_sub(playback.at);
+            let text = format!(
+                "{} behind the present, ) goes there",
+                words::duration(behind)
+            );
+            pen.put(Tone::Strong, &text);
+            if playback.seeking {
+                pen.put(Tone::Plain, " (on its way)");
+            }
+            pen.put(Tone::Plain, "  ");
+            if let Some(kept) = status.kept_from {
+                let text = format!(
+                    "the first {} are not kept any more  ",
+                    words::duration(kept)
+                );
+                pen.put(Tone::Warn, &text);
+            }
+        } else if let Some(playback) = &status.playback {
             pen.put(Tone::Plain, &position(playback));
             pen.put(Tone::Plain, "  ");
         }
@@ -111,14 +135,23 @@ fn position(playback: &Playback) -> String {
 
 fn facts(snapshot: &Snapshot, status: &Status) -> Vec<String> {
     let mut facts = Vec::new();
-    let sources = snapshot.inputs.sources.len().max(status.sources);
+    let sources = &snapshot.inputs.sources;
+    let of = |kind| sources.iter().filter(|s| s.kind == kind).count();
+    let (answers, dumps) = (of(SourceKind::Ras), of(SourceKind::Dump));
+    let sources = sources.len().max(status.sources) - answers - dumps;
     let doing = match (status.mode, status.ended) {
         (Mode::Live, false) => "watching",
         (Mode::Live, true) => "read",
         (Mode::Replay, false) => "replaying",
         (Mode::Replay, true) => "replayed",
     };
-    facts.push(format!("{doing} {}", words::count(sources, "log")));
+    let mut read = words::count(sources, "log");
+    for (count, what) in [(dumps, "dump"), (answers, "RAS source")] {
+        if count > 0 {
+            read.push_str(&format!(", {}", words::count(count, what)));
+        }
+    }
+    facts.push(format!("{doing} {read}"));
     if let Some(age) = quiet_for(snapshot) {
         facts.push(format!("last line {} ago", words::duration(age)));
     }

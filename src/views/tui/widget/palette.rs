@@ -4,7 +4,6 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::{Clear, Widget};
 
-use crate::app::handle::Mode;
 use crate::views::tui::palette;
 use crate::views::tui::screen::window;
 use crate::views::tui::theme::Tone;
@@ -21,7 +20,7 @@ const KEYS: usize = 14;
 /// Draws it at the lower edge of the area.
 pub(in crate::views::tui) fn render(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
     let ui = scene.ui;
-    let entries = palette::entries(ui, scene.status.mode == Mode::Replay);
+    let entries = palette::entries(ui, scene.status.has_time());
     let row = ui.prompt.as_ref().map_or(0, |prompt| prompt.row);
     // The frame stays as high as it is while typing narrows the list.
     let height = area.height.min(LARGEST.1);
