@@ -14,5 +14,6 @@ pub mod limits;
 pub mod nccl_library;
 pub mod pci;
 pub mod process;
+mod python;
 pub mod routes;
 pub mod variables;

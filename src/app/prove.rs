@@ -97,18 +97,20 @@ impl Test {
         ours.sort_by_key(|(rank, _)| (!finding.ranks.contains(rank), *rank));
         let pids = ours.iter().map(|(_, pid)| *pid).take(ASKED);
         if let Some(pid) = pids.into_iter().find(|pid| has_nccl(*pid)) {
-            self.args
-                .splice(1..1, ["--like".to_owned(), pid.to_string()]);
+            // It may end before the test begins.
+            let like = ["--like", &pid.to_string(), "--or-installed"];
+            self.args.splice(1..1, like.map(str::to_owned));
             return self;
         }
         let mut versions = snapshot.job.versions.iter();
         let of_job = versions.find(|v| v.name == "nccl").map(|v| &v.values);
-        if let Some([(version, _)]) = of_job.map(Vec::as_slice) {
-            self.notes.push(format!(
-                "the job has NCCL {version}, and no process of it runs here: the test takes the libnccl that is \
-                 installed, whose version its first step tells"
-            ));
-        }
+        let why = match of_job.map(Vec::as_slice) {
+            Some([(version, _)]) => format!("the job has NCCL {version}, and no process"),
+            _ => "no process".to_owned(),
+        };
+        self.notes.push(format!(
+            "{why} of it runs here: the test takes the libnccl that is installed, whose version its first step tells"
+        ));
         self
     }
 
@@ -369,9 +371,12 @@ mod tests {
             };
             test().with_library(&snapshot, &finding, &here, has)
         };
-        let like = |test: &Test| test.args[1..3].join(" ");
-        assert_eq!(like(&on("node-0", &|_| true)), "--like 71");
-        assert_eq!(like(&on("node-0", &|pid| pid == 70)), "--like 70");
+        let like = |test: &Test| test.args[1..4].join(" ");
+        assert_eq!(like(&on("node-0", &|_| true)), "--like 71 --or-installed");
+        assert_eq!(
+            like(&on("node-0", &|pid| pid == 70)),
+            "--like 70 --or-installed"
+        );
         for other in [on("node-0", &|_| false), on("node-9", &|_| true)] {
             assert_eq!(other.args, test().args);
             assert!(other.notes[0].contains("2.27.3"), "{:?}", other.notes);

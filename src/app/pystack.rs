@@ -42,7 +42,10 @@ impl Here {
         Self {
             host: host::here(),
             live,
-            path: std::env::split_paths(&path).collect(),
+            // An empty entry is the present folder, from which nothing is run.
+            path: std::env::split_paths(&path)
+                .filter(|folder| folder.is_absolute())
+                .collect(),
             user: fs::metadata("/proc/self").map_or(u32::MAX, |meta| meta.uid()),
             proc: PathBuf::from("/proc"),
         }

@@ -76,6 +76,10 @@ pub(crate) struct SelftestArgs {
     /// is of
     #[arg(long, value_name = "PID|LOG", value_parser = like::parse, conflicts_with = "nccl")]
     pub(crate) like: Option<like::Like>,
+    /// Where --like finds no library, such as that of a process that has ended: say so, and test with the one
+    /// that is installed
+    #[arg(long, requires = "like")]
+    pub(crate) or_installed: bool,
     /// How long a step may take
     #[arg(long, value_name = "DURATION", value_parser = setting::patience, default_value = "30s")]
     pub(crate) timeout: Duration,
@@ -545,7 +549,17 @@ fn library_of(
     plan: &mut Plan,
 ) -> anyhow::Result<Option<Library>> {
     let mut found = match &args.like {
-        Some(like) => Some(like::library(like, common)?),
+        Some(like) => match like::library(like, common) {
+            Ok(library) => Some(library),
+            // Said here; the first lines of the output say which one is taken.
+            Err(why) if args.or_installed => {
+                messages::warning(&format!(
+                    "{why}; the installed libnccl is tested, which may be of another version than the job's"
+                ));
+                None
+            }
+            Err(why) => return Err(why),
+        },
         None => None,
     };
     for text in &args.nccl {
@@ -580,6 +594,9 @@ fn planted(texts: &[String]) -> anyhow::Result<BTreeMap<u32, (Step, Planted)>> {
         let quoted = |text: &str| format!("\"{text}\"");
         let step: Step = serde_json::from_str(&quoted(next()?)).with_context(bad)?;
         let fault: Planted = serde_json::from_str(&quoted(next()?)).with_context(bad)?;
+        if fault == Planted::StopMidway && step != Step::Correctness {
+            bail!("`{text}`: what is stopped midway is the correctness step");
+        }
         planted.insert(rank, (step, fault));
     }
     Ok(planted)

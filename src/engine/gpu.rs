@@ -121,6 +121,19 @@ pub enum Means {
     Moves,
 }
 
+impl Means {
+    /// Its name, as JSON has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spins => "spins",
+            Self::Computes => "computes",
+            Self::Idle => "idle",
+            Self::Moves => "moves",
+        }
+    }
+}
+
 impl Gpu {
     /// What it does, as far as it tells.
     #[must_use]
@@ -141,6 +154,20 @@ impl Gpu {
     pub fn memory_is_full(&self) -> Option<bool> {
         let (used, total) = (self.memory_used?, self.memory_total?);
         (total > 0).then(|| total.saturating_sub(used).saturating_mul(1000) < total * FULL)
+    }
+
+    /// What holds its clocks down against its will: heat, or too little power. The power limit, and
+    /// clocks that somebody set, are how it is meant to run.
+    #[must_use]
+    pub fn slowed_by(&self) -> Option<Vec<Throttle>> {
+        let against = |reason: &Throttle| {
+            matches!(
+                reason,
+                Throttle::Hardware | Throttle::Heat | Throttle::HardwareHeat | Throttle::PowerBrake
+            )
+        };
+        let reasons = self.throttle.as_ref()?;
+        Some(reasons.iter().copied().filter(against).collect())
     }
 
     /// While data goes over the PCIe link: true if it is below what GPU and slot can do. An idle GPU
@@ -200,13 +227,18 @@ pub enum Throttle {
 }
 
 /// A program that computes on a GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuProcess {
     /// Process id on the host.
     pub pid: u32,
+    /// The program's name, without folders and arguments.
+    pub name: Option<String>,
     /// Memory it uses, in bytes.
     pub memory: Option<u64>,
+    /// The rank of the job whose process it is: known to the job, never to the GPU.
+    #[serde(skip_deserializing)]
+    pub rank: Option<u32>,
 }
 
 /// The PCI Express link of a GPU.
@@ -249,6 +281,9 @@ pub struct Link {
     pub recoveries: Option<u64>,
     /// Checksum errors.
     pub crc_errors: Option<u64>,
+    /// Errors of all kinds that were added while the link was watched: known from the second sample on.
+    #[serde(skip_deserializing)]
+    pub new_errors: Option<u64>,
 }
 
 impl Link {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::host::{self, Host};
 use super::nccl_library::{self, Origin};
+use super::python;
 
 /// Folders of packages, and packages in one, that are looked at.
 const MOST: usize = 64;
@@ -183,7 +184,7 @@ fn folders(host: &Host) -> Vec<PathBuf> {
             .map(|f| host.path_inside(f))
             .collect()
     } else {
-        nccl_library::site_packages()
+        python::site_packages()
     };
     let mut once: Vec<PathBuf> = Vec::new();
     for folder in folders {

@@ -1,10 +1,11 @@
 //! Which libnccl: the one that a process uses, a Python wheel's, or the system's.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::host;
+use super::{host, python};
 use crate::error::InputError;
 
 /// Folders of libraries, where the loader's cache tells nothing.
@@ -15,6 +16,9 @@ pub(super) const SYSTEM_FOLDERS: [&str; 5] = [
     "/usr/lib/aarch64-linux-gnu",
     "/usr/lib64",
 ];
+
+/// Where the program lies that shows the loader's cache.
+const LDCONFIG: [&str; 2] = ["/sbin/ldconfig", "/usr/sbin/ldconfig"];
 
 /// Where a library was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,10 +84,14 @@ pub fn of_process(pid: u32) -> Result<Library, InputError> {
             "the pid of a rank is wanted, not the launcher's; some programs link NCCL statically",
         )
     })?;
-    // As the process sees it: it may live in a container.
+    // As the process sees it: it may live in a container. Where it does not, the path holds longer than it.
     let inside =
         PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(&path));
-    let path = if inside.exists() { inside } else { path };
+    let file = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let path = match file(&inside) {
+        Some(there) if file(&path) != Some(there) => inside,
+        _ => path,
+    };
     Ok(Library {
         path,
         origin: Origin::Process(pid),
@@ -105,49 +113,7 @@ fn in_maps(text: &str) -> Option<PathBuf> {
 /// The library that the user's Python would load, else the system's.
 #[must_use]
 pub fn find() -> Option<Library> {
-    of_wheel(&site_packages()).or_else(of_system)
-}
-
-/// Asked of the user's interpreter. In isolated mode (-I) it looks neither into the present folder nor at
-/// PYTHONPATH, and runs nothing of the user's; where it would find the user's own packages is told all the
-/// same. As `site` decides it: not in an environment that shuts the system out, not with PYTHONNOUSERSITE.
-const PATHS: &str = "import os, site, sys
-shut = False
-if sys.prefix != sys.base_prefix:
-    try:
-        text = open(os.path.join(sys.prefix, 'pyvenv.cfg')).read().lower()
-        shut = 'include-system-site-packages=true' not in text.replace(' ', '')
-    except OSError:
-        pass
-if not shut and not os.environ.get('PYTHONNOUSERSITE'):
-    print(site.getusersitepackages())
-print('\\n'.join(sys.path))
-";
-
-/// Folders of packages, in the order in which Python looks: PYTHONPATH, the active environment's, the
-/// user's own, and what the interpreter says. Nothing is imported from any of them.
-pub(crate) fn site_packages() -> Vec<PathBuf> {
-    let added = std::env::var_os("PYTHONPATH").unwrap_or_default();
-    // What is relative, or empty, would be looked for in the present folder.
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&added)
-        .filter(|folder| folder.is_absolute())
-        .collect();
-    for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-        if let Some(prefix) = std::env::var_os(variable) {
-            let lib = PathBuf::from(prefix).join("lib");
-            let versions = fs::read_dir(&lib).into_iter().flatten().flatten();
-            folders.extend(versions.map(|entry| entry.path().join("site-packages")));
-        }
-    }
-    let mut python = Command::new("python3");
-    if let Some(text) = host::output(python.args(["-I", "-c", PATHS])) {
-        folders.extend(
-            text.lines()
-                .filter(|line| !line.is_empty())
-                .map(PathBuf::from),
-        );
-    }
-    folders
+    of_wheel(&python::site_packages()).or_else(of_system)
 }
 
 fn of_wheel(folders: &[PathBuf]) -> Option<Library> {
@@ -162,7 +128,9 @@ fn of_wheel(folders: &[PathBuf]) -> Option<Library> {
 }
 
 pub(crate) fn of_system() -> Option<Library> {
-    let output = host::output(Command::new("ldconfig").arg("-p"));
+    // By its place: PATH may lead into the present folder.
+    let program = LDCONFIG.iter().find(|path| Path::new(path).is_file());
+    let output = program.and_then(|path| host::output(Command::new(path).arg("-p")));
     let cached = output.and_then(|text| {
         let line = text
             .lines()

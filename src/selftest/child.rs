@@ -5,7 +5,7 @@
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -40,14 +40,18 @@ pub struct Task {
     pub library: Option<PathBuf>,
     /// For tests of the test: what to do wrong, and in which step.
     pub fault: Option<(Step, Fault)>,
+    /// Some rank stops in the middle of a collective: all of them call one that is long enough for it.
+    pub long: bool,
 }
 
-/// A fault that the child plants in itself at the beginning of a step.
+/// A fault that the child plants in itself, at the beginning of a step where nothing else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     /// Stops itself (SIGSTOP).
     Stop,
+    /// The same while the GPU runs a collective's kernel; of the step of the checks alone.
+    StopMidway,
     /// Kills itself (SIGKILL).
     Kill,
     /// Takes nearly all of the GPU's memory first.
@@ -60,6 +64,12 @@ pub(super) const WRONG_MEMORY: &str = "the GPU's memory gives back something els
 const TIMED: f64 = 0.15;
 /// Calls that one size is timed over, at most.
 const CALLS: u32 = 50;
+
+/// Collectives that are enqueued one behind the other to be stopped in, and bytes of each at most.
+const LONG: usize = 8;
+const LONG_BYTES: u64 = 1 << 30;
+/// Between two looks at how far they are.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Runs the steps. Returns false if one failed.
 #[must_use]
@@ -151,6 +161,9 @@ fn steps(task: &Task) -> Steps<()> {
     step(task, Step::First, || first(task, &device, &comm))?;
     if task.correctness {
         step(task, Step::Correctness, || {
+            if task.long {
+                long(task, &device, &comm, free)?;
+            }
             correctness(task, &device, &comm)
         })?;
     }
@@ -260,6 +273,51 @@ fn first(task: &Task, device: &Device, comm: &Comm<'_>) -> Result<(), Failed> {
     }
 }
 
+/// Collectives that take long, one behind the other on the GPU. Once the first is over its connections stand
+/// and the next one runs: that is the middle in which a rank with this fault stops.
+fn long(task: &Task, device: &Device, comm: &Comm<'_>, free: u64) -> Result<(), Failed> {
+    let bytes = (least(device, comm, free)? / 4).clamp(4, LONG_BYTES) / 4 * 4;
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let send = device.zeros(bytes)?;
+    let mut recv = device.zeros(bytes)?;
+    device.wait()?;
+    let mut ends = Vec::new();
+    for _ in 0..LONG {
+        let count = bytes / 4;
+        comm.enqueue(
+            Op::AllReduce,
+            Dtype::Float32,
+            Reduce::Sum,
+            count,
+            &send,
+            &mut recv,
+        )?;
+        ends.push(device.mark()?);
+    }
+    if let (Some((Step::Correctness, Fault::StopMidway)), [first, .., last]) = (task.fault, &*ends)
+    {
+        while !first.is_reached()? {
+            std::thread::sleep(LOOK);
+        }
+        if last.is_reached()? {
+            return Err(Failed {
+                what: "every collective had ended before it could be stopped in".to_owned(),
+                detail: None,
+            });
+        }
+        let words = format!("stopped while the GPU ran an all-reduce of {bytes} bytes");
+        fact("planted", words);
+        let _unsent = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
+    }
+    device.wait()
+}
+
+/// The free memory of the rank that has the least.
+fn least(device: &Device, comm: &Comm<'_>, free: u64) -> Result<u64, Failed> {
+    let least = agree(device, comm, -i32::try_from(free >> 20).unwrap_or(i32::MAX))?;
+    Ok(u64::from(least.unsigned_abs()) << 20)
+}
+
 fn correctness(task: &Task, device: &Device, comm: &Comm<'_>) -> Result<(), Failed> {
     let mut wrong_ones = Vec::new();
     for check in check::checks(&task.ops, task.world) {
@@ -306,8 +364,7 @@ fn compare(
 /// Times every operation at every size. Ranks agree on the number of calls: the slowest one's word counts.
 fn bandwidth(task: &Task, device: &Device, comm: &Comm<'_>, free: u64) -> Result<(), Failed> {
     // Whoever has the least memory decides how far all go.
-    let least = agree(device, comm, -i32::try_from(free >> 20).unwrap_or(i32::MAX))?;
-    let free = u64::from(least.unsigned_abs()) << 20;
+    let free = least(device, comm, free)?;
     let sizes = task.sizes.bytes(free);
     let Some(most) = sizes.iter().max().copied() else {
         return Ok(());

@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUdeviceptr;
-use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
+use cudarc::driver::{CudaContext, CudaEvent, CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
 use cudarc::nccl::result::NcclStatus;
 use cudarc::nccl::sys;
 use nix::libc;
@@ -168,8 +168,28 @@ impl Device {
             .map_err(|error| Failed::driver("waiting for the GPU", &error))
     }
 
+    /// Marks the end of what has been enqueued so far.
+    pub(super) fn mark(&self) -> Result<Mark, Failed> {
+        let event = self.stream.record_event(None);
+        event
+            .map(Mark)
+            .map_err(|error| Failed::driver("recording an event", &error))
+    }
+
     fn stream(&self) -> sys::cudaStream_t {
         self.stream.cu_stream().cast()
+    }
+}
+
+/// A place in what the GPU was given to do.
+pub(super) struct Mark(CudaEvent);
+
+impl Mark {
+    /// Whether the GPU has done all before it. Does not wait.
+    pub(super) fn is_reached(&self) -> Result<bool, Failed> {
+        self.0
+            .try_is_complete()
+            .map_err(|error| Failed::driver("asking for an event", &error))
     }
 }
 

@@ -161,6 +161,10 @@ impl Runner<'_> {
             parent: nix::unistd::getpid().as_raw(),
             library: library.cloned(),
             fault: self.planted.get(&seat.rank).copied(),
+            long: self
+                .planted
+                .values()
+                .any(|(_, fault)| *fault == Planted::StopMidway),
         };
         let task = serde_json::to_string(&task).map_err(io::Error::other)?;
         let log = OpenOptions::new()

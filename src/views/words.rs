@@ -13,7 +13,7 @@ use crate::sources::progress::Progress;
 
 use super::escape::{Glyphs, harmless};
 
-pub use gpu::{gpu_cell, gpu_lines, meaning, process_line, process_state};
+pub use gpu::{gpu_cell, gpu_lines, gpu_means, pair, process_line, process_state, together};
 pub use guilty::guilty;
 
 /// Ranks as ranges: `0-5,7-15`. Order and repetition do not matter.

@@ -248,6 +248,7 @@ fn a_stranger_on_the_gpu_is_told_if_pids_can_be_compared() {
         let process = |pid: &u32| GpuProcess {
             pid: *pid,
             memory: Some(20 << 30),
+            ..GpuProcess::default()
         };
         let mut job = Job::running();
         job.after(1).gpus(with(|sample| {

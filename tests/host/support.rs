@@ -67,6 +67,7 @@ fn link(link: u32) -> Link {
         replays: Some(0),
         recoveries: Some(0),
         crc_errors: Some(0),
+        new_errors: None,
     }
 }
 

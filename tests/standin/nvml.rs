@@ -18,6 +18,7 @@ type Device = *mut c_void;
 const OK: Code = 0;
 const INVALID: Code = 2;
 const NOT_SUPPORTED: Code = 3;
+const NOT_FOUND: Code = 6;
 const TOO_SMALL: Code = 7;
 const TIMEOUT: Code = 10;
 const LOST: Code = 15;
@@ -199,6 +200,15 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, to: *mut Mem
     unsafe { give(&mut to.used, value(device, "used", 1_000_000_000)) }
 }
 
+/// `name.4711=/usr/bin/python3 train.py`; what has no name is not found.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlSystemGetProcessName(pid: c_uint, to: *mut c_char, len: c_uint) -> Code {
+    match keys().get(&format!("name.{pid}")) {
+        Some(name) => unsafe { text(to, len as usize, name) },
+        None => NOT_FOUND,
+    }
+}
+
 #[repr(C)]
 pub struct Process {
     pid: c_uint,
@@ -344,13 +354,17 @@ pub unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
 pub unsafe extern "C" fn nvmlDeviceGetP2PStatus(
     a: Device,
     b: Device,
-    _: c_uint,
+    kind: c_uint,
     to: *mut c_uint,
 ) -> Code {
     if let Err(code) = state(b) {
         return code;
     }
-    unsafe { give(to, value(a, "p2p", 0)) }
+    // One key for all kinds, and one for each.
+    let kind = ["read", "write", "nvlink", "atomics", "pci"][kind as usize % 5];
+    let of_kind = format!("p2p.{kind}");
+    let key = if get(a, &of_kind).is_some() { &of_kind } else { "p2p" };
+    unsafe { give(to, value(a, key, 0)) }
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetTopologyCommonAncestor(

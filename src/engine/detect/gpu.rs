@@ -278,10 +278,13 @@ fn shared(here: &Here<'_>, gpu: &Gpu, ranks: &BTreeSet<u32>) -> Option<Finding> 
         let mib = process.memory? >> 20;
         #[expect(clippy::cast_precision_loss, reason = "a threshold")]
         let much = mib as f64 >= least;
-        (much && !ours.contains(&process.pid)).then_some((process.pid, mib))
+        (much && !ours.contains(&process.pid)).then_some((process, mib))
     });
     let others: Vec<String> = others
-        .map(|(pid, mib)| format!("{pid} ({mib} MiB)"))
+        .map(|(process, mib)| match process.name.as_deref() {
+            Some(name) => format!("{} {name} ({mib} MiB)", process.pid),
+            None => format!("{} ({mib} MiB)", process.pid),
+        })
         .collect();
     if others.is_empty() {
         return None;

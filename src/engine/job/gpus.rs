@@ -61,14 +61,25 @@ pub struct Past {
 /// What earlier samples said of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkPast {
-    /// Errors in the first sample.
-    pub first: u64,
-    /// Errors in the last sample.
-    pub last: u64,
+    /// Errors in the first sample that told them.
+    pub first: Option<u64>,
+    /// Errors in the last sample that told them.
+    pub last: Option<u64>,
+    /// Samples that told them.
+    pub looks: u32,
     /// Samples in which there were more than before.
     pub growths: u32,
     /// It was up in some sample.
     pub was_up: bool,
+}
+
+impl LinkPast {
+    /// Errors that were added while it was watched; `None` before there are two samples to compare.
+    #[must_use]
+    pub fn new_errors(&self) -> Option<u64> {
+        let grown = self.last?.saturating_sub(self.first?);
+        (self.looks > 1).then_some(grown)
+    }
 }
 
 impl Gpus {
@@ -141,18 +152,14 @@ impl Past {
         }
         self.gone_since = None;
         for link in gpu.links.iter().flatten() {
-            let errors = link.errors();
-            let known = self.links.entry(link.link).or_insert(LinkPast {
-                first: errors.unwrap_or(0),
-                last: errors.unwrap_or(0),
-                ..LinkPast::default()
-            });
+            let known = self.links.entry(link.link).or_default();
             known.was_up |= link.up == Some(true);
-            if let Some(errors) = errors {
+            if let Some(errors) = link.errors() {
                 // Counters that were reset begin anew.
-                known.first = known.first.min(errors);
-                known.growths += u32::from(errors > known.last);
-                known.last = errors;
+                known.first = Some(known.first.map_or(errors, |first| first.min(errors)));
+                known.growths += u32::from(known.last.is_some_and(|last| errors > last));
+                known.last = Some(errors);
+                known.looks = known.looks.saturating_add(1);
             }
         }
         self.slow_bus = if gpu.busy_bus_is_slow() == Some(true) {

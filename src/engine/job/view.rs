@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::comm::{CommKey, Member};
 use super::rankmap::{CommRec, RankRec, Ranks};
-use super::{Job, ProcessSeen, Record};
+use super::{HostGpus, Job, LinkPast, ProcessSeen, Record};
 use crate::engine::demux::{Hint, Writer};
 use crate::engine::snapshot::{
     AddressView, CommView, GpusView, HostView, JobView, MemberView, RankView, ValuesView,
@@ -46,7 +46,7 @@ impl Job {
             ras: self.ras_listeners(ranks),
             versions: self.versions(ranks),
             env: self.env(ranks),
-            gpus: self.gpu_views(),
+            gpus: self.gpu_views(ranks),
         };
         recorder::view::add(&self.recorder, recorded, &mut view);
         view
@@ -137,14 +137,36 @@ impl Job {
         }
     }
 
-    fn gpu_views(&self) -> Vec<GpusView> {
-        let hosts = self.gpus.hosts.iter().map(|(host, gpus)| GpusView {
-            host: host.clone(),
-            sample: gpus.last.clone(),
-            seen: gpus.seen,
-            xids: gpus.xids.iter().map(|x| (x.gpu, x.xid, x.count)).collect(),
+    /// The last samples, with what only the job and earlier samples know.
+    fn gpu_views(&self, ranks: &Ranks) -> Vec<GpusView> {
+        if self.gpus.hosts.is_empty() {
+            return Vec::new();
+        }
+        let pids = ranks.ranks.iter().filter_map(|rec| {
+            let whose = (rec.host.as_deref()?, rec.pid?);
+            Some((whose, rec.rank))
         });
-        hosts.collect()
+        let pids: BTreeMap<(&str, u32), u32> = pids.collect();
+        let view = |(host, gpus): (&String, &HostGpus)| {
+            let mut sample = gpus.last.clone();
+            for gpu in &mut sample.gpus {
+                for process in gpu.processes.iter_mut().flatten() {
+                    process.rank = pids.get(&(host.as_str(), process.pid)).copied();
+                }
+                let past = gpus.past.get(&gpu.index);
+                for link in gpu.links.iter_mut().flatten() {
+                    let known = past.and_then(|past| past.links.get(&link.link));
+                    link.new_errors = known.and_then(LinkPast::new_errors);
+                }
+            }
+            GpusView {
+                host: host.clone(),
+                sample,
+                seen: gpus.seen,
+                xids: gpus.xids.iter().map(|x| (x.gpu, x.xid, x.count)).collect(),
+            }
+        };
+        self.gpus.hosts.iter().map(view).collect()
     }
 
     /// Where the GPU of a rank stands in the view.

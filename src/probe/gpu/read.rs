@@ -21,6 +21,8 @@ use crate::engine::gpu::{
 const LINKS: u32 = 36;
 /// Programs on one GPU that are looked at.
 const PROCESSES: usize = 256;
+/// Bytes of a program's name and arguments that are asked for.
+const NAME: usize = 512;
 
 /// What a failed call says of the GPU as a whole.
 pub(super) fn trouble(error: &NvmlError) -> Trouble {
@@ -127,17 +129,31 @@ fn processes(device: &Device<'_>, t: &mut Taker) -> Option<Vec<GpuProcess>> {
         .into_iter()
         .map(|process| GpuProcess {
             pid: process.pid,
+            name: None,
             memory: match process.used_gpu_memory {
                 UsedGpuMemory::Used(bytes) => Some(bytes),
                 UsedGpuMemory::Unavailable => None,
             },
+            rank: None,
         })
         .collect();
     // MIG lists a process once for each instance.
     processes.sort_by_key(|process| process.pid);
     processes.dedup_by_key(|process| process.pid);
     processes.truncate(PROCESSES);
+    for process in &mut processes {
+        // As nvidia-smi names it: a pid of the driver's need not be one of this namespace's /proc.
+        let name = device.nvml().sys_process_name(process.pid, NAME);
+        process.name = name.ok().as_deref().and_then(program);
+    }
     Some(processes)
+}
+
+/// `python3` of `/usr/bin/python3 -m vllm.entrypoints`.
+fn program(command: &str) -> Option<String> {
+    let path = command.split_whitespace().next()?;
+    let name = path.rsplit('/').next().filter(|name| !name.is_empty())?;
+    Some(name.to_owned())
 }
 
 /// The links that exist. Where the first cannot be asked for there is none, or the GPU does not tell.
@@ -174,6 +190,7 @@ fn links(device: &Device<'_>, t: &mut Taker) -> Option<Vec<Link>> {
             replays: t.take(link.error_counter(ErrorCounter::DlReplay)),
             recoveries: t.take(recoveries),
             crc_errors: crc.into_iter().flatten().reduce(u64::saturating_add),
+            new_errors: None,
         });
     }
     Some(links)
@@ -248,5 +265,22 @@ fn path(level: TopologyLevel) -> Path {
         TopologyLevel::HostBridge => Path::HostBridge,
         TopologyLevel::Node => Path::Node,
         TopologyLevel::System => Path::System,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_programs() {
+        for (command, name) in [
+            ("/usr/bin/python3 -m vllm.entrypoints", Some("python3")),
+            ("VLLM::EngineCore", Some("VLLM::EngineCore")),
+            ("/opt/x/", None),
+            ("", None),
+        ] {
+            assert_eq!(program(command).as_deref(), name);
+        }
     }
 }

@@ -91,6 +91,15 @@ fn gpus(facts: &Facts, out: &mut Vec<(&'static str, String)>) {
     for gpu in facts.nvml.iter().flat_map(|sample| &sample.gpus).take(MOST) {
         out.push(("NVML", words::gpu_lines(gpu).join("; ")));
     }
+    for pair in facts
+        .nvml
+        .iter()
+        .flat_map(|sample| &sample.pairs)
+        .take(MOST)
+    {
+        let words = words::pair(pair);
+        out.push(("NVML", format!("GPU {} to GPU {}: {words}", pair.a, pair.b)));
+    }
 }
 
 fn libraries(facts: &Facts, out: &mut Vec<(&'static str, String)>) {

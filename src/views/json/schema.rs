@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::engine::finding::{Evidence, Finding, Fix};
-use crate::engine::gpu::{Gpu, GpuSample, Means};
+use crate::engine::gpu::{Gpu, GpuSample, Means, Throttle};
 use crate::engine::input::{EndReason, SourceKind};
 use crate::engine::job::ProcessSeen;
 use crate::engine::snapshot::{
@@ -112,6 +112,8 @@ struct JsonGpuState {
     memory_used: Option<u64>,
     memory_total: Option<u64>,
     means: Option<Means>,
+    memory_full: Option<bool>,
+    slowed_by: Option<Vec<Throttle>>,
 }
 
 #[derive(Serialize)]
@@ -396,6 +398,8 @@ fn gpu_state(gpu: &Gpu) -> JsonGpuState {
         memory_used: gpu.memory_used,
         memory_total: gpu.memory_total,
         means: gpu.means(),
+        memory_full: gpu.memory_is_full(),
+        slowed_by: gpu.slowed_by(),
     }
 }
 

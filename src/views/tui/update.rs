@@ -239,7 +239,7 @@ fn open(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
         Screen::Gpus => {
             let rows = gpus::rows(&snapshot.job);
             let row = rows.get(ui.gpu.min(rows.len().saturating_sub(1)));
-            log_of(ui, snapshot, row.and_then(|r| r.ranks.first().copied()))
+            log_of(ui, snapshot, row.and_then(|r| r.ranks().first().copied()))
         }
         Screen::Env => {
             let rows = env::rows(&snapshot.job);

@@ -90,7 +90,7 @@ pub(super) fn errors(here: &Here<'_>, gpu: &Gpu, ranks: &BTreeSet<u32>) -> Optio
     let growths = here.threshold("GPU008", "growths")?;
     let least = here.threshold("GPU008", "errors")?;
     let grown = past.links.iter().filter_map(|(link, seen)| {
-        let new = seen.last - seen.first;
+        let new = seen.new_errors()?;
         #[expect(clippy::cast_precision_loss, reason = "a threshold")]
         let many = new as f64 >= least;
         (many && f64::from(seen.growths) >= growths).then_some((*link, new))

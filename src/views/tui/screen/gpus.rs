@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 
-use crate::engine::gpu::{Gpu, P2p, Pair};
-use crate::engine::snapshot::{GpusView, JobView};
+use crate::engine::gpu::{Gpu, Pair};
+use crate::engine::snapshot::{GpusView, JobView, RankView};
 use crate::views::escape::Glyphs;
 use crate::views::tui::theme::Tone;
 use crate::views::tui::view::Scene;
@@ -18,12 +18,23 @@ use super::window;
 const BAR: usize = 10;
 /// Other GPUs that the selected one is compared with.
 const PAIRS: usize = 16;
+/// Columns for what a GPU's state means, where there is room.
+const MEANS: usize = 26;
+/// Ranks of the selected GPU whose processes are told.
+const OWNERS: usize = 8;
 
 /// One GPU of one host, and the ranks that own it.
 pub(in crate::views::tui) struct Row<'a> {
     host: &'a GpusView,
     gpu: &'a Gpu,
-    pub(in crate::views::tui) ranks: Vec<u32>,
+    owners: Vec<&'a RankView>,
+}
+
+impl Row<'_> {
+    /// The ranks that own it.
+    pub(in crate::views::tui) fn ranks(&self) -> Vec<u32> {
+        self.owners.iter().filter_map(|rank| rank.rank).collect()
+    }
 }
 
 /// All GPUs that were sampled, by host and index.
@@ -33,8 +44,8 @@ pub(in crate::views::tui) fn rows(job: &JobView) -> Vec<Row<'_>> {
     for (at, host) in job.gpus.iter().enumerate() {
         for (nth, gpu) in host.sample.gpus.iter().enumerate() {
             let owners = job.ranks.iter().filter(|r| r.gpu_at == Some((at, nth)));
-            let ranks = owners.filter_map(|r| r.rank).collect();
-            all.push(Row { host, gpu, ranks });
+            let owners = owners.collect();
+            all.push(Row { host, gpu, owners });
         }
     }
     all
@@ -56,25 +67,6 @@ fn bar(share: Option<u64>, glyphs: Glyphs) -> String {
 
 fn share(of: Option<u64>, all: Option<u64>) -> Option<u64> {
     of?.checked_mul(100)?.checked_div(all?)
-}
-
-/// `GPU 1: direct access yes, NVLink yes`
-fn pair(pair: &Pair, other: u32) -> String {
-    let word = |p2p: Option<P2p>| match p2p {
-        None => "unknown",
-        Some(P2p::Ok) => "yes",
-        Some(P2p::Chipset) => "no, the chipset cannot",
-        Some(P2p::Gpu) => "no, a GPU cannot",
-        Some(P2p::Topology) => "no, what lies between cannot",
-        Some(P2p::Regkey) => "no, the driver was told so",
-        Some(P2p::Unsupported) => "no",
-    };
-    let access = if pair.read == pair.write {
-        format!("direct access {}", word(pair.read))
-    } else {
-        format!("read {}, write {}", word(pair.read), word(pair.write))
-    };
-    format!("to GPU {other}: {access}; NVLink {}", word(pair.nvlink))
 }
 
 pub(in crate::views::tui) struct GpuTable<'a>(pub(in crate::views::tui) Scene<'a>);
@@ -116,13 +108,17 @@ impl Widget for &GpuTable<'_> {
         ] {
             pen.cell(Tone::Quiet, head, width);
         }
+        let wide = usize::from(area.width) >= 3 + host + 5 + 9 + 3 * bars + MEANS;
+        if wide {
+            pen.put(Tone::Quiet, "means");
+        }
         pen.down();
         for row in shown {
             let gpu = row.gpu;
             let xids = || row.host.xids.iter().any(|xid| xid.0 == gpu.index);
             let bad = gpu.trouble.is_some() || xids();
             let tone = if bad { Tone::Bad } else { Tone::Plain };
-            let ranks = match row.ranks.as_slice() {
+            let ranks = match row.ranks().as_slice() {
                 [] => "-".to_owned(),
                 ranks => words::ranges(ranks.iter().copied()),
             };
@@ -146,6 +142,9 @@ impl Widget for &GpuTable<'_> {
                 ] {
                     pen.cell(tone, &bar(part, ui.theme.glyphs), bars);
                 }
+                if wide {
+                    pen.put(tone, &words::gpu_means(gpu));
+                }
             }
             if std::ptr::eq(row, &rows[selected]) {
                 pen.tint(Tone::Selected);
@@ -164,6 +163,21 @@ fn details(pen: &mut Pen<'_>, row: &Row<'_>) {
         pen.put(Tone::Plain, " ");
         pen.wrapped(tone, line, 3, 3);
     }
+    for rank in row.owners.iter().take(OWNERS) {
+        let Some(process) = &rank.process else {
+            continue;
+        };
+        let words = format!(
+            "{}: {}",
+            words::rank_name(rank),
+            words::process_line(process)
+        );
+        pen.put(Tone::Plain, " ");
+        pen.wrapped(Tone::Plain, &words, 3, 3);
+        if let Some(together) = words::together(process, row.gpu) {
+            pen.line(Tone::Plain, &format!(" means {together}"));
+        }
+    }
     let driver = sample.driver.as_deref().unwrap_or("unknown");
     let cuda = sample.cuda.as_deref().unwrap_or("unknown");
     pen.line(Tone::Plain, &format!(" driver {driver}, CUDA up to {cuda}"));
@@ -175,6 +189,8 @@ fn details(pen: &mut Pen<'_>, row: &Row<'_>) {
     let of = |p: &&Pair| p.a == here || p.b == here;
     for of in sample.pairs.iter().filter(of).take(PAIRS) {
         let other = if of.a == here { of.b } else { of.a };
-        pen.line(Tone::Plain, &format!(" {}", pair(of, other)));
+        pen.put(Tone::Plain, " ");
+        let words = format!("to GPU {other}: {}", words::pair(of));
+        pen.wrapped(Tone::Plain, &words, 3, 3);
     }
 }

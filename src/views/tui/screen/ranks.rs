@@ -105,6 +105,8 @@ struct Columns {
 /// Columns of a GPU's number, and of what it does.
 const GPU: usize = 5;
 const GPU_STATE: usize = 13;
+/// Further columns for what that means: `spins`, `idle`; more of it stands in the details.
+const GPU_MEANS: usize = 10;
 /// Columns behind `progress`.
 const REST: usize = 17;
 /// Rows that the table keeps for itself when details stand below it.
@@ -163,6 +165,9 @@ impl RankTable<'_> {
     fn details(&self, rank: &RankView) -> Vec<String> {
         let gpu = self.0.snapshot.job.gpu_of(rank);
         let mut lines: Vec<String> = rank.process.iter().map(words::process_line).collect();
+        let both = rank.process.as_ref().zip(gpu);
+        let together = both.and_then(|(process, gpu)| words::together(process, gpu));
+        lines.extend(together.map(|means| format!("means {means}")));
         lines.extend(gpu.iter().flat_map(|gpu| words::gpu_lines(gpu)));
         if !lines.is_empty() {
             lines.insert(0, format!("{}:", words::rank_name(rank)));
@@ -193,6 +198,9 @@ impl RankTable<'_> {
         let taken = 2 + columns.rank + columns.host + columns.pid + columns.progress + 8;
         if sampled && taken + GPU + GPU_STATE + REST <= room {
             columns.gpu = GPU + GPU_STATE;
+            if taken + columns.gpu + GPU_MEANS + REST <= room {
+                columns.gpu += GPU_MEANS;
+            }
         }
         columns
     }
@@ -236,8 +244,13 @@ impl RankTable<'_> {
         pen.cell(Tone::Plain, &number(rank.pid), columns.pid + 2);
         pen.cell(Tone::Plain, &number(rank.gpu), GPU);
         if columns.gpu > GPU {
-            let gpu = self.0.snapshot.job.gpu_of(rank).map(words::gpu_cell);
-            pen.cell(Tone::Plain, gpu.as_deref().unwrap_or("-"), GPU_STATE);
+            let gpu = self.0.snapshot.job.gpu_of(rank);
+            let mut cell = gpu.map_or_else(|| "-".to_owned(), words::gpu_cell);
+            if let Some(gpu) = gpu.filter(|_| columns.gpu > GPU + GPU_STATE) {
+                cell = format!("{cell} {}", words::gpu_means(gpu));
+            }
+            pen.cell(Tone::Plain, cell.trim_end(), columns.gpu - GPU - 1);
+            pen.cell(Tone::Plain, "", 1);
         }
         let phase = if rank.absent {
             Tone::Warn
