@@ -517,6 +517,13 @@ fn the_users_own_packages_are_found_and_nothing_of_the_present_folder_runs() {
         let text = format!("open({:?}, 'w').close()\n", trap.to_str().unwrap());
         fs::write(here.join(format!("{name}.py")), text).unwrap();
     }
+    for name in ["python3", "python", "ldconfig"] {
+        let path = here.join(name);
+        fs::write(&path, format!("#!/bin/sh\ntouch '{}'\n", trap.display())).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    // An empty entry, and a relative one, are the present folder.
+    let path = format!(":.:{}:", std::env::var("PATH").unwrap_or_default());
     let doctor = |shut: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_unhang"))
             .args(["doctor", "--format", "json"])
@@ -524,6 +531,7 @@ fn the_users_own_packages_are_found_and_nothing_of_the_present_folder_runs() {
             .env("PYTHONUSERBASE", folder.path().join("user"))
             .env("PYTHONPATH", format!("{}::.", added.display()))
             .env("PYTHONNOUSERSITE", shut)
+            .env("PATH", &path)
             .env_remove("VIRTUAL_ENV")
             .env_remove("CONDA_PREFIX")
             .stdin(Stdio::null())

@@ -158,6 +158,23 @@ fn a_step_that_hangs_is_named_with_its_rank() {
     }
 }
 
+/// It says itself that the GPU was in a collective when it stopped.
+#[test]
+fn a_child_stopped_in_the_middle_of_a_collective_is_called_stopped() {
+    let plant = "1:correctness:stop-midway";
+    let (code, json) =
+        Test::new(&["--ranks-per-gpu", "2", "--timeout", "6s", "--plant", plant]).json();
+    assert_eq!(code, Some(10), "{json:#}");
+    let planted = json["ranks"][1]["facts"]["planted"].as_str().unwrap();
+    assert!(
+        planted.starts_with("stopped while the GPU ran an all-reduce of "),
+        "{planted}"
+    );
+    let said = json["fault"].as_str().unwrap_or_default();
+    assert!(said.contains("stopped (state T): rank 1"), "{said}");
+    assert_names_rank_1(&json, "PROC001", "correctness");
+}
+
 /// The finding is of this rule, and about rank 1.
 fn assert_names_rank_1(json: &Value, rule: &str, step: &str) {
     assert_eq!(json["finding"]["rule"], rule, "{step}: {json:#}");
@@ -199,6 +216,13 @@ fn errors_end_in_words_and_a_finding() {
         assert_eq!(code, Some(10), "{json:#}");
         assert!(said.contains(words), "{fault}: {said}");
         assert_eq!(json["finding"]["rule"], rule, "{json:#}");
+        if rule == "CUDA005" {
+            let title = json["finding"]["title"].as_str().unwrap();
+            assert_eq!(
+                title,
+                "no GPU memory was left for the self-test, before NCCL was asked"
+            );
+        }
     }
 }
 
@@ -486,6 +510,98 @@ fn a_log_chooses_the_installed_library_of_its_version() {
     let (code, text, error) = run("nothing of NCCL\n");
     assert_eq!(code, Some(3), "{text}{error}");
     assert!(error.contains("no line tells it"), "{error}");
+}
+
+/// A process that has mapped a library, as a rank has libnccl.
+struct Job(std::process::Child);
+
+impl Job {
+    fn start(library: &std::path::Path) -> Self {
+        let mut sleep = Command::new("sleep");
+        let job = Self(sleep.arg("600").env("LD_PRELOAD", library).spawn().unwrap());
+        let maps = format!("/proc/{}/maps", job.0.id());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let name = library.to_str().unwrap();
+        while !fs::read_to_string(&maps).is_ok_and(|maps| maps.contains(name)) {
+            assert!(Instant::now() < deadline, "{name} is not mapped");
+            std::thread::yield_now();
+        }
+        job
+    }
+
+    fn end(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _ended = self.0.wait();
+    }
+}
+
+#[test]
+fn the_library_of_a_process_is_tested_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libnccl.so.2");
+    fs::copy(STANDINS.path().join("libnccl.so.2"), &library).unwrap();
+    let library = library.canonicalize().unwrap();
+    let mut job = Job::start(&library);
+    let pid = job.0.id().to_string();
+    let run = |more: &[&str]| {
+        let args = [
+            "--ranks-per-gpu",
+            "2",
+            "--bandwidth",
+            "none",
+            "--like",
+            &pid,
+        ];
+        let mut test = Test::new(&[&args[..], more].concat());
+        // What is installed here.
+        let lib = folder
+            .path()
+            .join("venv/lib/python3/site-packages/nvidia/nccl/lib");
+        fs::create_dir_all(&lib).unwrap();
+        fs::copy(
+            STANDINS.path().join("libnccl.so.2"),
+            lib.join("libnccl.so.2"),
+        )
+        .unwrap();
+        test.command.env("VIRTUAL_ENV", folder.path().join("venv"));
+        let output = test.run();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, text, error) = run(&[]);
+    assert_eq!(code, Some(0), "{text}{error}");
+    let origin = format!("libnccl used by process {pid}: {}", library.display());
+    assert!(text.contains(&origin), "{text}");
+    // Whoever runs no NCCL is no rank.
+    let mut other = Command::new("sleep").arg("600").spawn().unwrap();
+    let output = Test::new(&["--like", &other.id().to_string()]).run();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("the process has not loaded it"), "{error}");
+    // The job has ended: an error, or what is installed and a sentence that says so.
+    job.end();
+    let (code, text, error) = run(&[]);
+    assert_eq!(code, Some(3), "{text}{error}");
+    let (code, text, error) = run(&["--or-installed"]);
+    assert_eq!(code, Some(0), "{text}{error}");
+    assert!(text.contains("of the Python environment"), "{text}");
+    assert!(error.contains(&pid), "{error}");
+    assert!(
+        error.contains("the installed libnccl is tested, which may be of another version"),
+        "{error}"
+    );
 }
 
 /// Processes whose command line names the hidden subcommand and this folder's parent.

@@ -232,6 +232,13 @@ fn looks_back(handle: &Handle, timeline: &Timeline, lines: u64, folder: &tempfil
         let there = |p: Playback| !p.seeking && p.at == at;
         status.looks_back() && status.paused && status.playback.is_some_and(there)
     };
+    // A moment later, or it would be the present.
+    wait(handle, "time to pass", |status, _| {
+        status
+            .timeline
+            .as_ref()
+            .is_some_and(|t| t.length > first.at + Duration::from_secs(1))
+    });
     handle.seek(first.at);
     wait(handle, "the first sign again", |status, snapshot| {
         arrived(status, first.at) && has_cause(snapshot, &first)

@@ -205,8 +205,28 @@ fn link_errors_count_while_they_grow() {
     for count in [5_010, 5_020, 5_030] {
         job.after(1).gpus(errors(count));
     }
+    let link = |job: &Job| {
+        job.snapshot().job.gpus[0].sample.gpus[1]
+            .links
+            .as_ref()
+            .expect("links")[1]
+            .clone()
+    };
+    assert_eq!(link(&job).new_errors, Some(30));
     let finding = job.finding("GPU008").expect("growing errors");
     assert!(finding.title.contains("30 new errors"), "{}", finding.title);
+    // Counters that were not told at first are old errors all the same.
+    let mut job = Job::running();
+    job.after(1).gpus(with(|sample| {
+        let link = &mut sample.gpus[1].links.as_mut().expect("links")[1];
+        (link.replays, link.recoveries, link.crc_errors) = (None, None, None);
+    }));
+    assert_eq!(link(&job).new_errors, None);
+    for count in 5_000..5_008 {
+        job.after(1).gpus(errors(count));
+    }
+    assert_eq!(job.finding("GPU008"), None);
+    assert_eq!(link(&job).new_errors, Some(7));
 }
 
 #[test]

@@ -186,6 +186,7 @@ fn a_report_looks_at_the_gpus_once() {
     assert_eq!(gpu["fabric"]["state"], "completed");
     assert_eq!(gpu["remapped"]["failed"], false);
     assert_eq!(host["pairs"][0]["read"], "ok");
+    assert_eq!(host["pairs"][0]["atomics"], "ok");
     assert_eq!(host["pairs"][0]["path"], "system");
     let rank = &json["job"]["ranks"][1];
     assert_eq!(rank["gpu_state"]["index"], 1);
@@ -215,7 +216,84 @@ fn what_a_gpu_does_not_give_is_null() {
         assert_eq!(gpus[1][key], Value::Null, "{key}");
     }
     assert_eq!(gpus[1]["pcie"]["generation"], Value::Null);
-    assert_eq!(json["job"]["ranks"][1]["gpu_state"]["means"], Value::Null);
+    for key in ["means", "memory_full", "slowed_by"] {
+        assert_eq!(
+            json["job"]["ranks"][1]["gpu_state"][key],
+            Value::Null,
+            "{key}"
+        );
+    }
+}
+
+/// What lies between two GPUs is told kind by kind, and what is not given is unknown.
+#[test]
+fn ways_between_gpus_are_told_or_unknown() {
+    let pair = |keys: &str| {
+        let json = Scene::new(keys, [4_000_000, 4_000_001]).report();
+        json["job"]["gpus"][0]["pairs"][0].clone()
+    };
+    let told = pair("p2p.atomics=5 p2p.nvlink=4 path=10");
+    assert_eq!(told["read"], "ok");
+    assert_eq!(told["nvlink"], "regkey");
+    assert_eq!(told["atomics"], "unsupported");
+    assert_eq!(told["path"], "switch");
+    let unknown = pair("p2p=none path=none");
+    for key in ["read", "write", "nvlink", "atomics", "path"] {
+        assert_eq!(unknown[key], Value::Null, "{key}");
+    }
+}
+
+/// A process of the job is named by its rank, any other by pid and name.
+#[test]
+fn processes_on_a_gpu_are_told_by_rank_or_by_name() {
+    let scene = Scene::new("", [4_000_000, 4_000_001]);
+    let keys = "0.pids=4000000 4711 4712\nname.4000000=/usr/bin/python3 train.py\nname.4711=/opt/serve --port 1";
+    fs::write(scene.folder.path().join("gpus"), keys).expect("a file");
+    let json = scene.report();
+    let on = json["job"]["gpus"][0]["gpus"][0]["processes"].as_array();
+    let on = on.expect("processes");
+    let told = |at: usize| {
+        (
+            on[at]["pid"].as_u64(),
+            on[at]["name"].as_str(),
+            on[at]["rank"].as_u64(),
+        )
+    };
+    assert_eq!(told(2), (Some(4_000_000), Some("python3"), Some(0)));
+    assert_eq!(told(0), (Some(4711), Some("serve"), None));
+    assert_eq!(told(1), (Some(4712), None, None));
+    let findings = json["findings"].as_array().expect("findings");
+    let shared = findings
+        .iter()
+        .find(|f| f["rule"] == "GPU012")
+        .expect("strangers");
+    let title = shared["title"].as_str().expect("a title");
+    assert!(
+        title.contains("4711 serve (4096 MiB), 4712 (4096 MiB)"),
+        "{title}"
+    );
+    // Where no pid is the job's, the driver counts pids in another way than the logs.
+    fs::write(scene.folder.path().join("gpus"), "0.pids=4711").expect("a file");
+    assert!(!rules(&scene.report()).contains(&"GPU012"));
+}
+
+#[test]
+fn full_memory_and_held_clocks_stand_beside_the_rank() {
+    let json = Scene::new(
+        "busy=100 power=120000 0.used=149900000000 0.throttle=72 1.throttle=4",
+        [4_000_000, 4_000_001],
+    )
+    .report();
+    let state = |rank: usize| json["job"]["ranks"][rank]["gpu_state"].clone();
+    assert_eq!(state(0)["memory_full"], true);
+    assert_eq!(
+        state(0)["slowed_by"],
+        serde_json::json!(["hardware", "hardware-heat"])
+    );
+    assert!(rules(&json).contains(&"GPU013"), "{:?}", rules(&json));
+    // The power limit is how it is meant to run.
+    assert_eq!(state(1)["memory_full"], false);
+    assert_eq!(state(1)["slowed_by"], serde_json::json!([]));
 }
 
 #[test]
@@ -272,6 +350,28 @@ fn no_driver_is_said_and_the_rest_goes_on() {
     assert_eq!(json["job"]["world_size"], 2);
 }
 
+/// The same link and bus, idle and under load: only what lasts under load, or differs from its siblings, is said.
+#[test]
+fn a_watch_tells_slow_links_and_a_slow_bus_from_idle_ones() {
+    let scene = Scene::new("pcie=1 busy=0 carried=0", [4_000_000, 4_000_001]);
+    let mut watch = scene.watch(&[]);
+    watch.wait_for("waiting");
+    scene.gpus("pcie=1 busy=0 carried=0 1.link3.mbps=12500");
+    let line = watch.wait_for("GPU007");
+    assert!(line.contains("12.5 GB/s instead of 26.5 GB/s"), "{line}");
+    // By then the idle bus has been looked at for seconds.
+    scene.gpus("0.pcie=1 busy=80 carried=400000");
+    let line = watch.wait_for("GPU011");
+    assert!(line.contains("GPU 0"), "{line}");
+    assert!(line.contains("generation 1 x16"), "{line}");
+    assert!(
+        !watch.seen.iter().any(|l| l.contains("GPU011")),
+        "{:#?}",
+        watch.seen
+    );
+    watch.end();
+}
+
 /// One watch, one GPU after the other getting worse; a dead one stops nobody.
 #[test]
 fn a_watch_sees_links_errors_xids_and_a_gpu_that_vanishes() {
@@ -300,6 +400,8 @@ fn a_watch_sees_links_errors_xids_and_a_gpu_that_vanishes() {
     assert!(rules(&json).contains(&"GPU004"), "{:?}", rules(&json));
     let gpus = json["job"]["gpus"][0]["gpus"].as_array().expect("GPUs");
     assert_eq!(gpus[0]["busy"], 100, "the other one still answers");
+    // How much it grew is known again from the samples.
+    assert_eq!(gpus[0]["links"][1]["new_errors"], 0);
     assert_eq!(gpus[1]["trouble"], "lost");
     assert_eq!(gpus[1]["bus_id"], "00000000:28:00.0");
 }

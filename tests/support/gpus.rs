@@ -58,29 +58,57 @@ fn spinning() -> Gpu {
         power_mw: Some(118_000),
         power_limit_mw: Some(700_000),
         throttle: Some(vec![Throttle::Idle, Throttle::Heat]),
-        processes: Some(vec![GpuProcess {
-            pid: 800,
-            memory: Some(20 << 30),
-        }]),
+        uuid: Some("GPU-5e0c".to_owned()),
+        temperature_c: Some(71),
+        slowdown_c: Some(87),
+        sm_mhz: Some(1_410),
+        sm_max_mhz: Some(1_980),
+        memory_mhz: Some(2_619),
+        memory_total: Some(150_000_000_000),
+        memory_used: Some(149_900_000_000),
+        processes: Some(vec![
+            GpuProcess {
+                pid: 800,
+                name: Some("python3".to_owned()),
+                memory: Some(20 << 30),
+                rank: Some(0),
+            },
+            GpuProcess {
+                pid: 4711,
+                name: Some("jupyter\u{1b}[2J".to_owned()),
+                memory: Some(3 << 30),
+                rank: None,
+            },
+        ]),
         pcie: Pcie {
             generation: Some(5),
             generation_max: Some(5),
             width: Some(16),
             width_max: Some(16),
-            ..Pcie::default()
+            sent_kbps: Some(12_000),
+            received_kbps: Some(9_000),
+            replays: Some(2),
         },
         links: Some(vec![Link {
             link: 0,
             up: Some(true),
             version: Some(4),
             mbps: Some(26_562),
+            remote: Some("00000000:07:00.0".to_owned()),
+            replays: Some(40),
+            crc_errors: Some(2),
+            new_errors: Some(12),
             ..Link::default()
         }]),
         fabric: Some(Fabric {
             state: FabricState::Completed,
             status: Some(0),
-            ..Fabric::default()
+            clique: Some(1),
+            healthy: Some(true),
         }),
+        mig: Some(false),
+        ecc: Some(true),
+        ecc_corrected: Some(3),
         remapped: Some(Remapped::default()),
         ..Gpu::default()
     }

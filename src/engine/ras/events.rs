@@ -272,7 +272,7 @@ mod tests {
             SourceId(3),
             700,
             9,
-            SAVED.split_once('\n').unwrap().1.as_bytes(),
+            &SAVED.as_bytes()[SAVED.find('[').unwrap()..],
         )
         .unwrap();
         let place = batch.events[0].peer.line.as_ref().unwrap().place;
