@@ -259,7 +259,7 @@ mod tests {
             look(&[("PATH", &path)])
         };
         let shut = configured("home = /usr/bin\ninclude-system-site-packages = false\n");
-        assert_eq!(shut, [own.clone()]);
+        assert_eq!(shut, std::slice::from_ref(&own));
         let open = configured("include-system-site-packages = true\n");
         assert_eq!(open[0], own);
         assert_eq!(open[1], root.join("usr/lib/python3.12/site-packages"));
