@@ -428,13 +428,24 @@ fn the_gpu_stands_beside_its_rank() {
     assert!(shown.contains("100% 118W"), "{shown}");
     assert!(shown.contains("a kernel spins, most likely waiting in a collective"));
     assert!(shown.contains("process running, 101% of a core, 84 threads, 6 of NCCL"));
-    assert!(shown.contains("memory unknown of unknown MiB"), "{shown}");
-    assert!(shown.contains("NVLink 1 of 1 up, 1 at 26.5 GB/s, errors unknown"));
+    for words in [
+        "means memory full",
+        "means clocks held down by heat",
+        "on it rank 0 (20,480 MiB), process 4711",
+        "NVLink 1 of 1 up, 1 at 26.5 GB/s, errors 42, 12 of them new (link 0)",
+        "fabric completed, clique 1, healthy",
+    ] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
     assert!(shown.contains("lost"), "{shown}");
     assert!(
         shown.lines().all(|line| line.chars().count() <= 80),
         "{shown}"
     );
+    // With more room the table says what it means.
+    bench.size(120, 40);
+    let shown = bench.shown();
+    assert!(shown.contains("100% 118W spins"), "{shown}");
     // Without room for all of it the table alone is left.
     bench.size(60, 12);
     let shown = bench.shown();

@@ -264,6 +264,15 @@ pub fn rank_name(rank: &RankView) -> String {
     }
 }
 
+/// The same in a sentence: `rank 3`, or what its writer is called.
+#[must_use]
+pub fn rank_noun(rank: &RankView) -> String {
+    match rank.rank {
+        Some(n) => format!("rank {n}"),
+        None => rank_name(rank),
+    }
+}
+
 /// The first two sentences of a longer text.
 #[must_use]
 pub fn two_sentences(text: &str) -> &str {

@@ -20,7 +20,8 @@ except ValueError:
     j = {"fault": open(err).read().strip()}
 finding = j.get("finding") or {}
 links = (j.get("links") or {}).get("words")
-said = " ".join(filter(None, [j.get("verdict"), j.get("answer"), j.get("proves") if j.get("verdict") == "proved-nothing" else "", j.get("fault"), links]))
+planted = [rank["facts"]["planted"] for rank in j.get("ranks") or [] if "planted" in rank.get("facts", {})]
+said = " ".join(filter(None, [j.get("verdict"), j.get("answer"), j.get("proves") if j.get("verdict") == "proved-nothing" else "", j.get("fault"), links, *planted]))
 where = said + " " + finding.get("title", "") + " " + finding.get("class", "")
 ok = got == code and all(word in where for word in words.split("&"))
 print(f"{'ok   ' if ok else 'WRONG'} {name:<28} exit {got:<3} {time.time()-float(began):5.1f} s  {said}")

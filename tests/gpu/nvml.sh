@@ -42,9 +42,17 @@ compare() { # name: asks both, unhang between two looks of nvidia-smi
     nvidia-smi --query-gpu=$fields --format=csv,noheader,nounits > "$work/before.csv" || return 1
     timeout 40 "$unhang" report --gpu --format json "${2:-$work/empty}" > "$out/$name.json"
     nvidia-smi --query-gpu=$fields --format=csv,noheader,nounits > "$work/after.csv" || return 1
-    nvidia-smi --query-compute-apps=gpu_bus_id,pid,used_memory --format=csv,noheader,nounits \
+    nvidia-smi --query-compute-apps=gpu_bus_id,pid,used_memory,process_name --format=csv,noheader,nounits \
         > "$work/apps.csv"
     nvidia-smi nvlink -s > "$work/nvlink.txt" 2>&1
+    nvidia-smi nvlink -R > "$work/remote.txt" 2>&1
+    nvidia-smi -q > "$work/q.txt" 2>&1
+    # The name before and since drivers 535.
+    for name in clocks_event_reasons clocks_throttle_reasons; do
+        nvidia-smi --query-gpu=$name.active --format=csv,noheader > "$work/throttle.csv" && break
+    done
+    nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.correctable,remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure \
+        --format=csv,noheader > "$work/rows.csv" 2>&1
     python3 - "$out/$name.json" "$work" $fields <<'PY'
 import csv, json, re, sys
 answer, work, fields = sys.argv[1:]
@@ -110,12 +118,47 @@ for gpu, a, b in zip(host["gpus"], before, after):
     print(f"         pcie sent {pcie['sent_kbps']} received {pcie['received_kbps']} KB/s, replays {pcie['replays']}; throttle {gpu['throttle']}")
     print(f"         remapped {gpu['remapped']} fabric {gpu['fabric']} slowdown at {gpu['slowdown_c']} C")
     with open(f"{work}/apps.csv") as file:
-        apps = {row[1].strip(): row[2].strip() for row in csv.reader(file)
-                if len(row) > 2 and row[0].strip() == gpu["bus_id"]}
-    ours = {str(p["pid"]): mib(p["memory"]) for p in gpu["processes"] or []}
-    same = ours.keys() == apps.keys()
+        apps = {row[1].strip(): (row[2].strip(), row[3].split()[0].rsplit("/", 1)[-1]) for row in csv.reader(file)
+                if len(row) > 3 and row[0].strip() == gpu["bus_id"]}
+    ours = {str(p["pid"]): (mib(p["memory"]), p["name"]) for p in gpu["processes"] or []}
+    # A name that nvidia-smi does not find either is unknown.
+    name = lambda pid: apps[pid][1] if not apps[pid][1].startswith("[") else None
+    same = ours.keys() == apps.keys() and all(ours[pid][1] == name(pid) for pid in ours)
     bad += not same
     print(f"  {'same' if same else 'DIFFER':6} processes              unhang {ours}   nvidia-smi {apps}")
+    print(f"         of which ranks        {[(p['pid'], p['rank']) for p in gpu['processes'] or []]}")
+    # The part of `nvidia-smi -q` that is about this GPU.
+    part = open(f"{work}/q.txt").read().split(f"GPU {gpu['bus_id']}", 1)[-1].split("\nGPU 0", 1)[0]
+    said = lambda what: (re.findall(rf"^ *{what} *: (.*)$", part, re.M) or ["not there"])[0]
+    show("pcie replays", pcie["replays"], [said("Replays Since Reset")])
+    slow = re.sub(" C$", "", said("GPU Slowdown Temp"))
+    show("slows down at C", gpu["slowdown_c"], [slow])
+    bits = {"idle": 1, "setting": 2, "power-cap": 4, "hardware": 8, "sync-boost": 16, "heat": 32,
+            "hardware-heat": 64, "power-brake": 128, "display": 256}
+    active = open(f"{work}/throttle.csv").read().splitlines()[gpu["index"]].strip()
+    # Of another moment: what held the clocks may have gone.
+    mask = sum(bits.get(reason, 0) for reason in gpu["throttle"]) if gpu["throttle"] is not None else None
+    print(f"         throttle              unhang {mask} {gpu['throttle']}   nvidia-smi {active}")
+    with open(f"{work}/rows.csv") as file:
+        rows_ = [list(map(str.strip, row[1:])) for row in csv.reader(file) if row and row[0].strip() == gpu["bus_id"]]
+    mapped = gpu["remapped"] and [str(gpu["remapped"]["corrected"]), str(gpu["remapped"]["uncorrected"]),
+                                  "Yes" if gpu["remapped"]["pending"] else "No", "Yes" if gpu["remapped"]["failed"] else "No"]
+    yes_no = [[{"1": "Yes", "0": "No"}.get(v, v) if n > 1 else v for n, v in enumerate(row)] for row in rows_]
+    same = yes_no == [mapped] if mapped else not yes_no or "N/A" in yes_no[0][0]
+    bad += not same
+    print(f"  {'same' if same else 'DIFFER':6} rows replaced          unhang {mapped}   nvidia-smi {rows_}")
+    fabric = gpu["fabric"] or {}
+    smi_state = (re.findall(r"Fabric\n *State *: (.*)", part) or ["N/A"])[0].strip()
+    ours_state = {"completed": "Completed", "in-progress": "In Progress", "not-started": "Not Started"}.get(fabric.get("state"), "N/A")
+    same = ours_state == smi_state
+    bad += not same
+    print(f"  {'same' if same else 'DIFFER':6} fabric                 unhang {fabric.get('state')}   nvidia-smi {smi_state}")
+    if gpu["index"] == 0 and gpu["links"]:
+        ends = dict(re.findall(r"Link (\d+): Remote Device ([0-9A-Fa-f:.]+)", open(f"{work}/remote.txt").read().split("GPU 1:")[0]))
+        wrong = [l["link"] for l in gpu["links"] if str(l["link"]) in ends and l["remote"]
+                 and ends[str(l["link"])].upper() != l["remote"].upper()]
+        bad += bool(wrong)
+        print(f"  {'DIFFER' if wrong else 'same':6} nvlinks' other ends    {len(ends)} told by nvidia-smi, wrong {wrong}")
     links = gpu["links"]
     speeds = re.findall(r"Link (\d+): ([\d.]+) GB/s", open(f"{work}/nvlink.txt").read().split("GPU 1:")[0]) if gpu["index"] == 0 else None
     if speeds is not None:

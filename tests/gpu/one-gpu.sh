@@ -33,7 +33,8 @@ case_ iface-none-rank1 10 wrong-interface --ranks-per-gpu 2 --env 1:NCCL_SOCKET_
 case_ stopped-init 10 "stopped (state T): rank 1" --ranks-per-gpu 2 --plant 1:init:stop --timeout 10s
 case_ stopped-load 10 "stopped (state T): rank 1" --ranks-per-gpu 2 --plant 1:load:stop --timeout 10s
 case_ killed-init 10 "rank-died" --ranks-per-gpu 2 --plant 1:init:kill --timeout 20s
-case_ stopped-collective 10 "stopped (state T): rank 1" --ranks-per-gpu 2 --plant 1:correctness:stop --timeout 10s
+case_ stopped-checks 10 "stopped (state T): rank 1" --ranks-per-gpu 2 --plant 1:correctness:stop --timeout 10s
+case_ stopped-midway 10 "stopped (state T): rank 1&while the GPU ran an all-reduce" --ranks-per-gpu 2 --plant 1:correctness:stop-midway --timeout 10s
 case_ duplicate-gpu 10 device-mapping --gpus 0,0 --timeout 20s
 case_ memory-full 10 "memory" --ranks-per-gpu 2 --plant 1:device:fill-memory --timeout 30s
 case_ net-ib 10 ib-rdma --ranks-per-gpu 2 --env NCCL_NET=IB --timeout 20s
@@ -45,6 +46,18 @@ case_ missing-libnccl 3 "no such file" --nccl /nonexistent/libnccl.so.2
 for wheel in "$here"/nccl-*/libnccl.so.2 $(ldconfig -p | sed -n 's/.*libnccl.so.2 .*=> //p'); do
     [ -f "$wheel" ] && case_ "version-mix" 10 version-mismatch --ranks-per-gpu 2 --nccl "1:$wheel" --timeout 20s
 done
+
+echo "== the libnccl of a process"
+library=$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib/libnccl.so.2")')
+LD_PRELOAD=$library sleep 600 &
+rank=$!
+sleep 1
+case_ like-a-process 0 passed --ranks-per-gpu 2 --like $rank --or-installed
+kill $rank
+wait $rank 2> /dev/null
+case_ like-one-that-ended 3 "$rank" --ranks-per-gpu 2 --like $rank
+case_ like-or-installed 0 passed --ranks-per-gpu 2 --like $rank --or-installed
+grep "the installed libnccl is tested" "$work/err" || { echo "WRONG no sentence about it"; wrong=$((wrong + 1)); }
 
 echo "== the parent is killed"
 before=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1)

@@ -85,6 +85,7 @@ if only_two "P2P off, SHM off, /dev/shm full"; then
     unhang=$whole
 fi
 case_ stopped 10 "stopped (state T): rank 1" "${seats[@]}" --plant 1:correctness:stop --timeout 10s
+case_ stopped-midway 10 "stopped (state T): rank 1&while the GPU ran an all-reduce" "${seats[@]}" --plant 1:correctness:stop-midway --timeout 10s
 case_ duplicate-gpu 10 device-mapping --gpus 0,0 --timeout 20s
 case_ algo-differs 10 "env-mismatch&NCCL_ALGO" "${seats[@]}" --env 0:NCCL_ALGO=Ring --env 1:NCCL_ALGO=Tree --timeout 15s
 # Where the system has a libnccl beside PyTorch's, it is of another version.
@@ -120,6 +121,14 @@ for what, letter in (("read", "r"), ("write", "w"), ("nvlink", "n"), ("atomics",
         smi = rows[a][b] if a < len(rows) and b < len(rows[a]) else "?"
         same = (pair[what] == "ok") == (smi == "OK")
         print(f"  {'same  ' if same else 'DIFFER'} GPU {a} - GPU {b} {what}: unhang {pair[what]}, nvidia-smi {smi}")
+    # nvidia-smi names the NVLinks of a pair instead of its PCIe way, where it has some.
+short = {"switch": "PIX", "switches": "PXB", "host-bridge": "PHB", "node": "NODE", "system": "SYS"}
+rows = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True).stdout
+rows = [row.split()[1:] for row in rows.splitlines() if row.strip().startswith("GPU") and " X " in row.replace("\t", " ")]
+for (a, b), pair in sorted(pairs.items()):
+    smi = rows[a][b] if a < len(rows) and b < len(rows[a]) else "?"
+    verdict = "same  " if smi.startswith("NV") or short.get(pair["path"]) == smi else "DIFFER"
+    print(f"  {verdict} GPU {a} - GPU {b} way: unhang {pair['path']}, nvidia-smi {smi}")
 print(f"  {len(pairs)} pairs")
 PY
 

@@ -89,8 +89,13 @@ impl Widget for &GpuTable<'_> {
         }
         let hosts = words::count(snapshot.job.gpus.len(), "host");
         let gpus = words::count(rows.len(), "GPU");
-        pen.line(Tone::Strong, &format!(" {gpus} on {hosts}"));
+        pen.put(Tone::Strong, &format!(" {gpus} on {hosts}"));
         let selected = ui.gpu.min(rows.len() - 1);
+        let host = rows[selected].host;
+        let driver = host.sample.driver.as_deref().unwrap_or("unknown");
+        let cuda = host.sample.cuda.as_deref().unwrap_or("unknown");
+        let of = format!("; {} has driver {driver}, CUDA up to {cuda}", host.host);
+        pen.line(Tone::Quiet, &of);
         // The table gives way to the details, down to a third of the screen.
         let room = (pen.rows_left() / 3).max(3);
         let shown = &rows[window(selected, rows.len(), room)];
@@ -169,7 +174,7 @@ fn details(pen: &mut Pen<'_>, row: &Row<'_>) {
         };
         let words = format!(
             "{}: {}",
-            words::rank_name(rank),
+            words::rank_noun(rank),
             words::process_line(process)
         );
         pen.put(Tone::Plain, " ");
@@ -178,9 +183,6 @@ fn details(pen: &mut Pen<'_>, row: &Row<'_>) {
             pen.line(Tone::Plain, &format!(" means {together}"));
         }
     }
-    let driver = sample.driver.as_deref().unwrap_or("unknown");
-    let cuda = sample.cuda.as_deref().unwrap_or("unknown");
-    pen.line(Tone::Plain, &format!(" driver {driver}, CUDA up to {cuda}"));
     let here = row.gpu.index;
     for (gpu, xid, times) in row.host.xids.iter().filter(|xid| xid.0 == here) {
         let times = words::count(usize::try_from(*times).unwrap_or(usize::MAX), "time");

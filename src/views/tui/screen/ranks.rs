@@ -6,6 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 
+use crate::engine::gpu::Means;
 use crate::engine::snapshot::{RankView, Snapshot};
 use crate::views::escape;
 use crate::views::tui::theme::Tone;
@@ -107,6 +108,8 @@ const GPU: usize = 5;
 const GPU_STATE: usize = 13;
 /// Further columns for what that means: `spins`, `idle`; more of it stands in the details.
 const GPU_MEANS: usize = 10;
+/// Columns that are left to the last line before the table tells more of a GPU.
+const LAST: usize = 20;
 /// Columns behind `progress`.
 const REST: usize = 17;
 /// Rows that the table keeps for itself when details stand below it.
@@ -138,7 +141,7 @@ impl Widget for &RankTable<'_> {
         let selected = rank_row(ui, snapshot, &rows);
         let details = rows
             .get(selected)
-            .map(|at| self.details(&snapshot.job.ranks[*at]))
+            .map(|at| self.details(&snapshot.job.ranks[*at], usize::from(area.width)))
             .filter(|lines| pen.rows_left() > lines.len() + TABLE)
             .unwrap_or_default();
         let height = pen.rows_left().saturating_sub(1 + details.len());
@@ -154,15 +157,14 @@ impl Widget for &RankTable<'_> {
             pen.down();
         }
         for line in &details {
-            pen.put(Tone::Quiet, &format!(" {line}"));
-            pen.down();
+            pen.line(Tone::Quiet, line);
         }
     }
 }
 
 impl RankTable<'_> {
-    /// What is known of a rank's process and GPU, if somebody looked at them.
-    fn details(&self, rank: &RankView) -> Vec<String> {
+    /// What is known of a rank's process and GPU, if somebody looked at them, in rows of so many columns.
+    fn details(&self, rank: &RankView, columns: usize) -> Vec<String> {
         let gpu = self.0.snapshot.job.gpu_of(rank);
         let mut lines: Vec<String> = rank.process.iter().map(words::process_line).collect();
         let both = rank.process.as_ref().zip(gpu);
@@ -170,9 +172,21 @@ impl RankTable<'_> {
         lines.extend(together.map(|means| format!("means {means}")));
         lines.extend(gpu.iter().flat_map(|gpu| words::gpu_lines(gpu)));
         if !lines.is_empty() {
-            lines.insert(0, format!("{}:", words::rank_name(rank)));
+            lines.insert(0, format!("{}:", words::rank_noun(rank)));
         }
-        lines
+        let glyphs = self.0.ui.theme.glyphs;
+        let mut rows = Vec::new();
+        for line in &lines {
+            let (first, rest) = (columns.saturating_sub(2), columns.saturating_sub(4));
+            let wrapped = escape::wrap_after(line, first, rest, glyphs);
+            let indents = std::iter::once(" ").chain(std::iter::repeat("   "));
+            rows.extend(
+                indents
+                    .zip(wrapped)
+                    .map(|(indent, row)| format!("{indent}{row}")),
+            );
+        }
+        rows
     }
 
     fn columns(&self, shown: &[&RankView], room: usize) -> Columns {
@@ -198,7 +212,7 @@ impl RankTable<'_> {
         let taken = 2 + columns.rank + columns.host + columns.pid + columns.progress + 8;
         if sampled && taken + GPU + GPU_STATE + REST <= room {
             columns.gpu = GPU + GPU_STATE;
-            if taken + columns.gpu + GPU_MEANS + REST <= room {
+            if taken + columns.gpu + GPU_MEANS + REST + LAST <= room {
                 columns.gpu += GPU_MEANS;
             }
         }
@@ -247,7 +261,8 @@ impl RankTable<'_> {
             let gpu = self.0.snapshot.job.gpu_of(rank);
             let mut cell = gpu.map_or_else(|| "-".to_owned(), words::gpu_cell);
             if let Some(gpu) = gpu.filter(|_| columns.gpu > GPU + GPU_STATE) {
-                cell = format!("{cell} {}", words::gpu_means(gpu));
+                let means = gpu.means().map_or("", Means::name);
+                cell = format!("{cell} {means}");
             }
             pen.cell(Tone::Plain, cell.trim_end(), columns.gpu - GPU - 1);
             pen.cell(Tone::Plain, "", 1);
