@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use portable_pty::CommandBuilder;
@@ -77,25 +77,45 @@ fn half_read_logs_accuse_nobody() {
 
 #[test]
 fn a_report_says_on_a_terminal_how_far_it_has_got() {
-    let folder = much(160);
+    let folder = much(4);
+    let outside = tempfile::tempdir().unwrap();
+    let pipe = outside.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_unhang"));
-    command.args(["report", "."]);
+    command.args(["report", pipe.to_str().unwrap(), "."]);
     command.cwd(folder.path());
     let terminal = terminal::Terminal::start(command, 50, 100);
+    let held = terminal.wait_for("named pipe that nobody writes to");
+    let_go(&pipe, held);
     terminal.wait("progress", |seen| {
         String::from_utf8_lossy(&seen.raw).contains("reading: ")
     });
     terminal.wait_for("at fault: rank 6");
     terminal.wait_without("reading: ");
 
-    let output = Command::new(env!("CARGO_BIN_EXE_unhang"))
-        .args(["report", "."])
+    // Without one nothing is said of it.
+    let mut report = Command::new(env!("CARGO_BIN_EXE_unhang"))
+        .args(["report", pipe.to_str().unwrap(), "."])
         .current_dir(folder.path())
-        .output()
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
-    assert!(
-        output.stderr.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let mut told = BufReader::new(report.stderr.take().unwrap());
+    let mut note = String::new();
+    told.read_line(&mut note).unwrap();
+    assert!(note.contains("named pipe that nobody writes to"), "{note}");
+    let_go(&pipe, Instant::now());
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).unwrap();
+    report.wait().unwrap();
+    assert_eq!(rest, "");
+}
+
+/// Reading has to take half a second to be worth a word: the pipe holds it up that long, however fast the rest is.
+fn let_go(pipe: &Path, held: Instant) {
+    while let Some(left) = Duration::from_millis(500).checked_sub(held.elapsed()) {
+        std::thread::park_timeout(left);
+    }
+    fs::write(pipe, "a line\n").unwrap();
 }

@@ -48,8 +48,8 @@ compare() { # name: asks both, unhang between two looks of nvidia-smi
     nvidia-smi nvlink -R > "$work/remote.txt" 2>&1
     nvidia-smi -q > "$work/q.txt" 2>&1
     # The name before and since drivers 535.
-    for name in clocks_event_reasons clocks_throttle_reasons; do
-        nvidia-smi --query-gpu=$name.active --format=csv,noheader > "$work/throttle.csv" && break
+    for query in clocks_event_reasons clocks_throttle_reasons; do
+        nvidia-smi --query-gpu=$query.active --format=csv,noheader > "$work/throttle.csv" && break
     done
     nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.correctable,remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure \
         --format=csv,noheader > "$work/rows.csv" 2>&1
@@ -131,8 +131,12 @@ for gpu, a, b in zip(host["gpus"], before, after):
     part = open(f"{work}/q.txt").read().split(f"GPU {gpu['bus_id']}", 1)[-1].split("\nGPU 0", 1)[0]
     said = lambda what: (re.findall(rf"^ *{what} *: (.*)$", part, re.M) or ["not there"])[0]
     show("pcie replays", pcie["replays"], [said("Replays Since Reset")])
+    # On some GPUs nvidia-smi tells how far it is to there (T.Limit), and not where that is.
     slow = re.sub(" C$", "", said("GPU Slowdown Temp"))
-    show("slows down at C", gpu["slowdown_c"], [slow])
+    if slow == "not there":
+        print(f"         slows down at         unhang {gpu['slowdown_c']} C   nvidia-smi does not tell")
+    else:
+        show("slows down at C", gpu["slowdown_c"], [slow])
     bits = {"idle": 1, "setting": 2, "power-cap": 4, "hardware": 8, "sync-boost": 16, "heat": 32,
             "hardware-heat": 64, "power-brake": 128, "display": 256}
     active = open(f"{work}/throttle.csv").read().splitlines()[gpu["index"]].strip()
