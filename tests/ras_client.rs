@@ -15,19 +15,15 @@ use unhang::engine::ids::SourceId;
 use unhang::engine::ras;
 use unhang::sources::ras::{Endpoint, Patience};
 
-const SHORT: Patience = Patience {
-    answer: Duration::from_millis(300),
-    report: Duration::from_millis(600),
-    whole: Duration::from_secs(5),
-};
+#[path = "support/ras_server.rs"]
+mod ras_server;
+
+use ras_server::{SHORT, Serve, serve, unhang};
 
 fn fixture(name: &str) -> Vec<u8> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/cases");
     fs::read(root.join(name)).unwrap()
 }
-
-/// What a server does with one connection.
-type Serve = fn(BufReader<TcpStream>);
 
 /// A server, and the commands it was sent.
 struct Server {
@@ -35,16 +31,9 @@ struct Server {
 }
 
 impl Server {
-    fn start(serve: Serve) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                thread::spawn(move || serve(BufReader::new(stream)));
-            }
-        });
+    fn start(each: Serve) -> Self {
         Self {
-            endpoint: address.to_string().parse().unwrap(),
+            endpoint: serve(each),
         }
     }
 
@@ -220,15 +209,6 @@ fn nobody_listens() {
     let error = endpoint.ask(SHORT).expect_err("refused");
     assert!(error.to_string().contains("refused"), "{error}");
     assert!(error.hint.is_some());
-}
-
-fn unhang(args: &[&str]) -> std::process::Output {
-    Command::new(env!("CARGO_BIN_EXE_unhang"))
-        .args(args)
-        .env("TERM", "xterm-256color")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
 }
 
 /// A job whose version has crashed when asked is not asked, unless the user insists.

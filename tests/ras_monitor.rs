@@ -4,20 +4,19 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use unhang::sources::ras::{Endpoint, Patience};
+use unhang::sources::ras::Endpoint;
 
-const SHORT: Patience = Patience {
-    answer: Duration::from_millis(300),
-    report: Duration::from_millis(600),
-    whole: Duration::from_secs(5),
-};
+#[path = "support/ras_server.rs"]
+mod ras_server;
+
+use ras_server::{SHORT, serve, unhang};
 
 const HELLO: &[u8] = b"SERVER PROTOCOL 2\n";
 const DEAD: &str =
@@ -28,17 +27,6 @@ const LOST: &str =
 fn case(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     root.join("fixtures/cases").join(name)
-}
-
-fn serve(each: fn(BufReader<TcpStream>)) -> Endpoint {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            thread::spawn(move || each(BufReader::new(stream)));
-        }
-    });
-    address.to_string().parse().unwrap()
 }
 
 /// The next command; nothing once the client is gone.
@@ -188,15 +176,6 @@ fn bad_servers_are_left_in_time() {
         assert!(error.contains(why), "{name}: {error}");
         assert!(started.elapsed() < Duration::from_secs(10), "{name}");
     }
-}
-
-fn unhang(args: &[&str]) -> std::process::Output {
-    Command::new(env!("CARGO_BIN_EXE_unhang"))
-        .args(args)
-        .env("TERM", "xterm-256color")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
 }
 
 fn report(args: &[&Path]) -> serde_json::Value {

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -462,19 +462,19 @@ fn the_pairs_name_the_bad_gpu_or_link() {
     }
 }
 
+/// The stand-in under this name, where a wheel in `venv` of this folder has it; the folder that it is in.
+fn installed(folder: &Path, name: &str) -> PathBuf {
+    let lib = folder.join("venv/lib/python3/site-packages/nvidia/nccl/lib");
+    fs::create_dir_all(&lib).unwrap();
+    fs::copy(STANDINS.path().join("libnccl.so.2"), lib.join(name)).unwrap();
+    lib
+}
+
 #[test]
 fn a_log_chooses_the_installed_library_of_its_version() {
     let folder = tempfile::tempdir().unwrap();
-    let lib = folder
-        .path()
-        .join("venv/lib/python3/site-packages/nvidia/nccl/lib");
-    fs::create_dir_all(&lib).unwrap();
     // The name of the file tells the version.
-    fs::copy(
-        STANDINS.path().join("libnccl.so.2"),
-        lib.join("libnccl.so.2.28.9"),
-    )
-    .unwrap();
+    let lib = installed(folder.path(), "libnccl.so.2.28.9");
     std::os::unix::fs::symlink("libnccl.so.2.28.9", lib.join("libnccl.so.2")).unwrap();
     let log = folder.path().join("job.log");
     let run = |text: &str| {
@@ -513,7 +513,7 @@ fn a_log_chooses_the_installed_library_of_its_version() {
 struct Job(std::process::Child);
 
 impl Job {
-    fn start(library: &std::path::Path) -> Self {
+    fn start(library: &Path) -> Self {
         let mut sleep = Command::new("sleep");
         let job = Self(sleep.arg("600").env("LD_PRELOAD", library).spawn().unwrap());
         let maps = format!("/proc/{}/maps", job.0.id());
@@ -558,15 +558,7 @@ fn the_library_of_a_process_is_tested_with() {
         ];
         let mut test = Test::new(&[&args[..], more].concat());
         // What is installed here.
-        let lib = folder
-            .path()
-            .join("venv/lib/python3/site-packages/nvidia/nccl/lib");
-        fs::create_dir_all(&lib).unwrap();
-        fs::copy(
-            STANDINS.path().join("libnccl.so.2"),
-            lib.join("libnccl.so.2"),
-        )
-        .unwrap();
+        installed(folder.path(), "libnccl.so.2");
         test.command.env("VIRTUAL_ENV", folder.path().join("venv"));
         let output = test.run();
         (

@@ -179,7 +179,7 @@ impl Inner {
         };
         let raw = std::mem::take(&mut part.open);
         part.before = 0;
-        // Packing into memory fails for want of memory only; what is kept unpacked is still kept.
+        // Packing into memory fails for want of memory only; what is played ends at such a block.
         let packed = zstd::bulk::compress(&raw, 1).unwrap_or_default();
         part.packed += packed.len() + size_of::<Block>();
         part.blocks.push(Arc::new(Block {

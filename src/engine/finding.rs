@@ -161,4 +161,12 @@ impl Finding {
             (false, false) => self.pointing.clone(),
         }
     }
+
+    /// Those of this finding and of another one that says the same.
+    #[must_use]
+    pub fn accusers_with(&self, other: &Self) -> BTreeSet<Witness> {
+        let mut all = self.accusers();
+        all.append(&mut other.accusers());
+        all
+    }
 }

@@ -112,6 +112,14 @@ pub struct Process {
     pub line: Option<Kept>,
 }
 
+impl Process {
+    /// It is alive and told so: it has only left this communicator, or not come yet.
+    #[must_use]
+    pub fn answers(&self) -> bool {
+        self.unresponsive == Some(false) && !self.dead
+    }
+}
+
 /// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {

@@ -6,7 +6,9 @@
 //! ```
 //! Only STATUS is asked unless the user wants more. `MONITOR` (since 2.29.2, [`monitor`]) tells at once that a peer is
 //! gone or does not answer, which the next STATUS says as well (INCOMPLETE, DEAD), together with what its ranks had
-//! launched; it keeps a connection to a process of the job open, so it is asked for by name. `DIAGNOSTICS` (since 2.31) makes code run in every process of the job that was never
+//! launched; it keeps a connection to a process of the job open, so it is asked for by name.
+//!
+//! `DIAGNOSTICS` (since 2.31) is never asked: it makes code run in every process of the job that was never
 //! seen to run in one that hangs, and RAS has crashed jobs before; it compares the NCCL variables, drivers and GPU
 //! models that the logs show anyhow. What of it decides something (ECC errors and NVLinks of far hosts) is read
 //! where the user had NCCL print it (`NCCL_RUN_RAS_DIAGNOSTICS=1`): rule HW006.
@@ -311,12 +313,7 @@ impl<'a> Session<'a> {
 /// True if this version can tell of changes by itself.
 #[must_use]
 pub fn has_monitor(version: &str) -> bool {
-    let digits = |part: &str| {
-        let digits = part.split(|c: char| !c.is_ascii_digit()).next()?;
-        digits.parse::<u32>().ok()
-    };
-    let number: Vec<u32> = version.split('.').map_while(digits).take(3).collect();
-    number.len() >= 2 && number >= vec![2, 29, 2]
+    numbers(version).is_some_and(|number| number >= (2, 29, 2))
 }
 
 /// Why a version must not be asked, if it must not: asking has crashed jobs.
@@ -325,22 +322,26 @@ pub fn has_monitor(version: &str) -> bool {
 /// being made); the RAS thread of 2.27.7 has crashed by itself (1996).
 #[must_use]
 pub fn danger(version: &str) -> Option<&'static str> {
+    let Some(number) = numbers(version) else {
+        return Some("its version is not known");
+    };
+    match number {
+        (..2, ..) | (2, ..24, _) => Some("RAS came with NCCL 2.24.3"),
+        (2, 24..=27, _) => Some("asking RAS has crashed jobs with NCCL 2.26 and 2.27"),
+        (2, 29, 7) => Some("asking RAS has crashed jobs with NCCL 2.29.7"),
+        _ => None,
+    }
+}
+
+/// `2.28.9+cuda13.0` as numbers, if it has two at least.
+fn numbers(version: &str) -> Option<(u32, u32, u32)> {
     let number = |part: &str| {
         let digits = part.split(|c: char| !c.is_ascii_digit()).next()?;
         digits.parse::<u32>().ok()
     };
     let mut parts = version.split('.').map(number);
     let mut next = || parts.next().flatten();
-    let (Some(major), Some(minor)) = (next(), next()) else {
-        return Some("its version is not known");
-    };
-    let patch = next().unwrap_or(0);
-    match (major, minor, patch) {
-        (..2, ..) | (2, ..24, _) => Some("RAS came with NCCL 2.24.3"),
-        (2, 24..=27, _) => Some("asking RAS has crashed jobs with NCCL 2.26 and 2.27"),
-        (2, 29, 7) => Some("asking RAS has crashed jobs with NCCL 2.29.7"),
-        _ => None,
-    }
+    Some((next()?, next()?, next().unwrap_or(0)))
 }
 
 #[cfg(test)]

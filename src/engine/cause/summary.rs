@@ -89,7 +89,7 @@ fn lost(reply: &Reply) -> Option<String> {
     const NAMED: usize = 3;
     let missing = reply.comms.iter().flat_map(|comm| {
         let silent = comm.missing.iter();
-        let silent = silent.filter(|process| process.unresponsive != Some(false) || process.dead);
+        let silent = silent.filter(|process| !process.answers());
         silent.map(move |process| (comm, process))
     });
     let mut names: Vec<String> = Vec::new();

@@ -34,8 +34,8 @@ impl Step {
 }
 
 /// The finding about a circle, and those of `found` (of these rules) as its symptoms; `None` if the steps do not
-/// close. It cites those about its own steps. Where everybody who is waited for waits, somebody on each step's far side is on
-/// the circle; steps that nobody waits for only lead to it.
+/// close. It cites those about its own steps. Where everybody who is waited for waits, somebody on each step's far
+/// side is on the circle; steps that nobody waits for only lead to it.
 pub(super) fn close<'a>(
     scene: &'a Scene<'a>,
     mut steps: Vec<Step>,

@@ -97,7 +97,7 @@ fn merge(known: Finding, other: Finding) -> Finding {
         (false, true) => false,
         _ => other.confidence > known.confidence && other.role != Role::Note,
     };
-    let pointing: BTreeSet<Witness> = known.accusers().union(&other.accusers()).copied().collect();
+    let pointing = known.accusers_with(&other);
     let (mut lead, second) = if leads {
         (other, known)
     } else {

@@ -393,10 +393,7 @@ impl<'a> Apart<'a> {
             if let Some(line) = self.lines.get(&rank)
                 && seen.insert(line.place)
             {
-                match self.world.get(&rank) {
-                    Some(world) => draft.evidence(line, Some(*world)),
-                    None => draft.evidence_with(line, &format!("comm rank {rank}")),
-                };
+                cite(draft, line, self.world.get(&rank).copied(), Some(rank));
             }
         }
     }
@@ -515,14 +512,24 @@ fn differ(scene: &Scene<'_>, apart: &Apart<'_>) -> Option<Finding> {
         for process in lines {
             if let Some(line) = &process.line {
                 let Some(rank) = process.rank else { continue };
-                match apart.world.get(&rank) {
-                    Some(world) => draft.evidence(line, Some(*world)),
-                    None => draft.evidence_with(line, &format!("comm rank {rank}")),
-                };
+                cite(
+                    &mut draft,
+                    line,
+                    apart.world.get(&rank).copied(),
+                    Some(rank),
+                );
             }
         }
     }
     Some(finish(draft))
+}
+
+/// A line of a rank: of the world's, or of the communicator's where the former is not known.
+fn cite(draft: &mut Draft<'_>, line: &Kept, world: Option<u32>, own: Option<u32>) {
+    match (world, own) {
+        (None, Some(own)) => draft.evidence_with(line, &format!("comm rank {own}")),
+        _ => draft.evidence(line, world),
+    };
 }
 
 fn function_name(function: &str) -> String {
@@ -559,8 +566,7 @@ fn silent(
         let places = Places::of(scene, ids, answer, comm);
         let gone: BTreeSet<Option<u32>> = answer.reply.dead.iter().map(|p| p.pid).collect();
         for process in &comm.missing {
-            // It answers: it has only left this communicator, or not come yet.
-            if process.unresponsive == Some(false) && !process.dead {
+            if process.answers() {
                 continue;
             }
             dead |= process.dead || gone.contains(&process.pid);
@@ -614,12 +620,8 @@ fn silent(
             .fact("node", one.node.clone().unwrap_or_default());
     }
     for (rank, process) in all {
-        match (&process.line, rank, process.rank) {
-            (Some(line), None, Some(own)) => {
-                draft.evidence_with(line, &format!("comm rank {own}"));
-            }
-            (Some(line), rank, _) => drop(draft.evidence(line, rank)),
-            (None, ..) => {}
+        if let Some(line) = &process.line {
+            cite(&mut draft, line, rank, process.rank);
         }
         let told = heard.iter().filter(|(of, _)| Some(*of) == rank);
         for line in told
@@ -661,11 +663,7 @@ fn join(scene: &Scene<'_>, finding: Finding, found: &mut Vec<Finding>) {
             found.extend(note);
         }
         Some(known) => {
-            known.pointing = known
-                .accusers()
-                .union(&finding.accusers())
-                .copied()
-                .collect();
+            known.pointing = known.accusers_with(&finding);
             known.evidence.extend(finding.evidence);
             known.witnesses.extend(finding.witnesses);
             if known.confidence == Confidence::Possible && known.accused == finding.accused {

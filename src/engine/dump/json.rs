@@ -6,10 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::DumpError;
-use super::tree::{Tree, Val, Values};
-
-/// Open lists and objects that a cut text is worth: the dump itself and its entries.
-const SALVAGED: usize = 2;
+use super::tree::{SALVAGED, Tree, Val, Values};
 
 /// Reads one JSON value; of one that is cut, what is whole. How deep it nests is bounded by `serde_json` itself.
 pub(super) fn read(bytes: &[u8]) -> Result<Values<'static>, DumpError> {

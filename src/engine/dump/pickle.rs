@@ -5,11 +5,8 @@
 //! build anything else is refused by name and place. Nothing is ever executed.
 
 use super::DumpError;
-use super::tree::{Node, Tree, Val, Values};
+use super::tree::{Node, SALVAGED, Tree, Val, Values};
 use crate::engine::limits;
-
-/// Open lists and dictionaries that a cut pickle is worth: the dump itself and its entries.
-const SALVAGED: usize = 2;
 
 /// Reads a pickle: its values, and the one on top at the end. Of one that is cut, what is whole.
 pub(super) fn read(bytes: &[u8]) -> Result<Values<'_>, DumpError> {

@@ -30,6 +30,9 @@ pub(super) enum Val {
     Dict(Node),
 }
 
+/// Open lists and dictionaries that a cut dump is worth: the dump itself and its entries.
+pub(super) const SALVAGED: usize = 2;
+
 /// The values of a dump, and the one that holds all others.
 #[derive(Debug)]
 pub(super) struct Values<'a> {
