@@ -196,7 +196,7 @@ fn ranks_that_one_line_names_share_it() {
          The missing rank(s): 0-4294967295, {list}1\n\nWarnings\n========\n\n"
     );
     fs::write(dir.path().join("ras.txt"), text).unwrap();
-    let output = within(20, 320, &["report", "."], dir.path());
+    let output = within(5, 320, &["report", "."], dir.path());
     assert_eq!(code(&output), 12, "{}", err(&output));
 }
 

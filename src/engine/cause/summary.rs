@@ -1,5 +1,7 @@
 //! Words for a verdict that rests on no finding.
 
+use rustc_hash::FxHashSet;
+
 use super::state;
 use crate::engine::detect::Scene;
 use crate::engine::detect::logs::logs_of;
@@ -93,6 +95,7 @@ fn lost(reply: &Reply) -> Option<String> {
         silent.map(move |process| (comm, process))
     });
     let mut names: Vec<String> = Vec::new();
+    let mut known = FxHashSet::default();
     for (comm, process) in missing {
         let whole = comm.nranks.is_some() && comm.nranks == reply.world();
         let mut name = match process.rank {
@@ -103,12 +106,11 @@ fn lost(reply: &Reply) -> Option<String> {
         if let (Some(pid), Some(node)) = (process.pid, &process.node) {
             name.push_str(&format!(" (process {pid} on {node})"));
         }
-        if !names.contains(&name) {
+        if known.insert(name.clone()) && names.len() < NAMED {
             names.push(name);
         }
     }
-    let more = names.len().saturating_sub(NAMED);
-    names.truncate(NAMED);
+    let more = known.len() - names.len();
     let more = (more > 0).then(|| format!("{more} more"));
     let all: Vec<String> = names.into_iter().chain(more).collect();
     (!all.is_empty()).then(|| all.join(", "))
