@@ -9,6 +9,7 @@ mod gate;
 mod grams;
 mod load;
 mod matcher;
+pub mod misspelt;
 mod schema;
 pub mod template;
 pub mod variables;
@@ -132,6 +133,9 @@ pub enum CaptureKind {
     Host,
     /// A number of bytes.
     Bytes,
+    /// The name of a variable that nobody reads and that is like one that is read ([`misspelt`]); a line
+    /// without such a name is no hit.
+    Misspelt,
 }
 
 /// A fix before its templates are filled in.
@@ -160,8 +164,28 @@ pub struct FixTemplate {
 pub struct Hit {
     /// The rule.
     pub rule: RuleIx,
-    /// Named captures in the order of the pattern: name and range in the message.
+    /// Named captures in the order of the pattern: name and range in the message. Only a misspelt name may
+    /// stand there several times.
     pub captures: Vec<(&'static str, Range<usize>)>,
+}
+
+impl Hit {
+    /// What was captured, by name; several of one name as a list.
+    #[must_use]
+    pub fn texts(&self, message: &[u8]) -> BTreeMap<&'static str, String> {
+        let mut texts: BTreeMap<&'static str, String> = BTreeMap::new();
+        for (name, range) in &self.captures {
+            let text = String::from_utf8_lossy(message.get(range.clone()).unwrap_or_default());
+            texts
+                .entry(name)
+                .and_modify(|known| {
+                    known.push_str(", ");
+                    known.push_str(&text);
+                })
+                .or_insert_with(|| text.clone().into_owned());
+        }
+        texts
+    }
 }
 
 /// Whose literals are in a message; see [`Catalog::look`].

@@ -26,6 +26,7 @@ mod silent;
 mod stack;
 mod store;
 mod undo;
+mod undone;
 mod variables;
 pub mod wait;
 

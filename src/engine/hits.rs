@@ -40,12 +40,8 @@ impl Hits {
         for hit in &self.scratch {
             let record = self.records.entry((hit.rule, line.writer)).or_default();
             record.count += 1;
-            let captures = hit.captures.iter().map(|(name, range)| {
-                let text = line.message.get(range.clone()).unwrap_or_default();
-                (*name, String::from_utf8_lossy(text).into_owned())
-            });
             if record.lines.len() < limits::EVIDENCE_PER_RANK {
-                record.captures.push(captures.collect());
+                record.captures.push(hit.texts(line.message));
                 record.lines.push(Kept::now(line));
             }
         }

@@ -296,6 +296,7 @@ fn pattern(source: Source<'_>, one: &MatchFile, errors: &mut Vec<RuleError>) -> 
                 rule: RuleIx(0),
                 classes: one.class.as_ref().clone(),
                 gate: set,
+                misspelt: misspelt(one, &names),
                 names: leaked(&names),
                 regex,
             })
@@ -311,6 +312,16 @@ fn pattern(source: Source<'_>, one: &MatchFile, errors: &mut Vec<RuleError>) -> 
             None
         }
     }
+}
+
+/// The group that has to be a misspelt name.
+fn misspelt(one: &MatchFile, names: &[(usize, String)]) -> Option<usize> {
+    let is = |(name, kind): (&Spanned<String>, &CaptureKind)| {
+        (*kind == CaptureKind::Misspelt).then(|| name.as_ref().clone())
+    };
+    let wanted = one.captures.iter().find_map(is)?;
+    let (group, _) = names.iter().find(|(_, name)| *name == wanted)?;
+    Some(*group)
 }
 
 /// A catalog is loaded once in a process, so the few names of its groups may live as long.

@@ -6,7 +6,7 @@ use bstr::ByteSlice;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::grams::Grams;
-use super::{Hit, Seen};
+use super::{Hit, Seen, misspelt};
 use crate::engine::ids::RuleIx;
 use crate::engine::parse::{self, LITERALS};
 use crate::engine::vocab::LineClass;
@@ -68,12 +68,17 @@ pub(super) struct Pattern {
     pub(super) gate: Vec<Vec<u8>>,
     /// The named groups: index and name.
     pub(super) names: Vec<(usize, &'static str)>,
+    /// The group that has to be a misspelt name.
+    pub(super) misspelt: Option<usize>,
 }
 
 impl Pattern {
     /// The hit, if the message matches; without captures, which cost more, if nobody wants them.
     pub(super) fn hit(&self, message: &[u8], captures: bool) -> Option<Hit> {
         let regex = self.regex.get();
+        if let Some(group) = self.misspelt {
+            return self.misspelt(regex, group, message);
+        }
         if !regex.is_match(message) {
             return None;
         }
@@ -89,6 +94,24 @@ impl Pattern {
         Some(Hit {
             rule: self.rule,
             captures: self.names.iter().filter_map(named).collect(),
+        })
+    }
+
+    /// The names in the message that are misspelt, if any is.
+    fn misspelt(&self, regex: &Regex, group: usize, message: &[u8]) -> Option<Hit> {
+        let wrong = |name: &[u8]| name.to_str().is_ok_and(|n| misspelt::meant(n).is_some());
+        let mut captures = Vec::new();
+        for found in regex.captures_iter(message) {
+            if found.get(group).is_some_and(|m| wrong(m.as_bytes())) {
+                let named = |(group, name): &(usize, &'static str)| {
+                    found.get(*group).map(|m| (*name, m.range()))
+                };
+                captures.extend(self.names.iter().filter_map(named));
+            }
+        }
+        (!captures.is_empty()).then_some(Hit {
+            rule: self.rule,
+            captures,
         })
     }
 

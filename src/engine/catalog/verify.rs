@@ -1,11 +1,7 @@
 //! A rule against its own hits and misses.
 
-use std::collections::BTreeMap;
-
-use bstr::ByteSlice;
-
 use super::matcher::Pattern;
-use super::{CaptureKind, Hit, HitCase, Rule};
+use super::{CaptureKind, Hit, HitCase, Rule, misspelt};
 
 /// One hit or miss of a rule file, by its place in the file's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +64,7 @@ fn hit(rule: &Rule, patterns: &[&Pattern], case: &HitCase) -> Outcome {
     let Some(hit) = find(patterns, message) else {
         return Outcome::Missing;
     };
-    let captured: BTreeMap<&str, String> = hit
-        .captures
-        .iter()
-        .map(|(name, range)| (*name, message[range.clone()].to_str_lossy().into_owned()))
-        .collect();
+    let captured = hit.texts(message);
     for (capture, expected) in &case.captures {
         let actual = captured.get(capture.as_str());
         if actual != Some(expected) {
@@ -124,6 +116,7 @@ impl CaptureKind {
                         .bytes()
                         .all(|b| b.is_ascii_hexdigit() || b".:%[]<>".contains(&b))
             }
+            Self::Misspelt => text.split(", ").all(|name| misspelt::meant(name).is_some()),
             Self::Host => !text.is_empty() && !text.contains([' ', '\t']),
         }
     }

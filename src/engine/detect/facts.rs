@@ -33,6 +33,7 @@ pub(super) fn add(
         "VER002" => known_versions(scene, draft),
         "WAIT001" => timeouts(scene, records, draft),
         "LAUNCH003" => sizes(scene, draft),
+        "ENV002" => super::undone::misspelt(scene, records, draft),
         "COLL005" => fingerprints(scene, records, draft),
         _ => {}
     }

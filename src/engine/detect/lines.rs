@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Draft, Scene, facts};
+use super::{Draft, Scene, facts, undone};
 use crate::engine::catalog::CaptureKind;
 use crate::engine::finding::Finding;
 use crate::engine::hits::HitRecord;
@@ -18,6 +18,9 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         }
     }
     for (rule, records) in by_rule {
+        if undone::is_undone(scene, &scene.catalog.rule(rule).id, &records) {
+            continue;
+        }
         if scene.catalog.rule(rule).merge {
             found.push(finding(scene, rule, &records));
         } else {

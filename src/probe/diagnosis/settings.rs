@@ -16,7 +16,7 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Trouble>) {
             What::Misspelled(near) => found.push(
                 Trouble::wrong(
                     "misspelled",
-                    format!("{setting}: NCCL reads no such variable; {near} is one"),
+                    format!("{setting}: nobody reads this variable; {near} is one that is read"),
                 )
                 .why("it has no effect, and nothing tells")
                 .fix(
