@@ -218,6 +218,7 @@ fn version(scene: &Scene<'_>, trouble: bool) -> Option<Finding> {
         .fact("odd_version", *odd_version)
         .fact("usual_ranks", ranges(usual.iter().copied()))
         .fact("usual_version", *usual_version)
+        .fact("one_host", super::stack::only_host(scene))
         .fact("known", all_known(scene, &values))
         .ranks(values.values().flatten().copied());
     if odd.len() < usual.len() {

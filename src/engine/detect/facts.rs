@@ -349,6 +349,7 @@ fn gpus_asked(captures: &Captures, draft: &mut Draft<'_>) {
 
 /// The versions that are known where the bootstrap's messages do not fit.
 fn known_versions(scene: &Scene<'_>, draft: &mut Draft<'_>) {
+    draft.fact("one_host", super::stack::only_host(scene));
     let mut by_version: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for rec in &scene.ranks.ranks {
         if let Some((version, _)) = scene.records(rec).find_map(|r| r.nccl.as_ref()) {

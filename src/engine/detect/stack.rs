@@ -76,6 +76,15 @@ pub(super) fn one_host(scene: &Scene<'_>) -> bool {
     known && scene.hosts().len() == 1 && !several_hosts(scene)
 }
 
+/// The name of the job's only host; nothing where there are others, or may be: any host may call itself localhost.
+pub(super) fn only_host(scene: &Scene<'_>) -> String {
+    let hosts = scene.hosts();
+    match hosts.first() {
+        Some(host) if one_host(scene) && !host.starts_with("localhost") => (*host).to_owned(),
+        _ => String::new(),
+    }
+}
+
 /// The line that says best where a rank is: the last of its own work, else its last one.
 pub(super) fn last_words<'a>(scene: &Scene<'a>, rank: &RankRec) -> Option<&'a Kept> {
     let own = scene.records(rank).filter_map(|r| r.last_own());
