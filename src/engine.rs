@@ -192,6 +192,11 @@ impl Engine {
             ranks: &ranks,
             recorded: &recorded,
             writers: self.demux.writers(),
+            sources: self
+                .sources
+                .iter()
+                .map(|s| Some(&s.as_ref()?.info))
+                .collect(),
             catalog: &self.catalog,
             hits: &self.hits,
             claimed: self.claim.is_some(),

@@ -81,6 +81,8 @@ pub struct Rule {
     pub facts: Vec<String>,
     /// What its patterns capture.
     pub captures: BTreeMap<String, CaptureKind>,
+    /// Its lines name processes or GPUs: each that is named counts, not only the first ones.
+    pub names_things: bool,
     /// Messages that it must match, and what must be captured.
     pub hits: Vec<HitCase>,
     /// Messages that it must not match.
@@ -136,6 +138,10 @@ pub enum CaptureKind {
     /// The name of a variable that nobody reads and that is like one that is read ([`misspelt`]); a line
     /// without such a name is no hit.
     Misspelt,
+    /// The id of a process that the line is about, as the kernel counts it.
+    Process,
+    /// The bus id of a GPU that the line is about (`0000:18:00`).
+    Gpu,
 }
 
 /// A fix before its templates are filled in.

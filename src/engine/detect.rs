@@ -10,6 +10,7 @@ mod gpu;
 mod interface;
 mod interface_hosts;
 mod join;
+mod kernel;
 mod lines;
 pub mod logs;
 mod mismatch;
@@ -36,7 +37,7 @@ use super::catalog::Catalog;
 use super::demux::Writer;
 use super::finding::Finding;
 use super::hits::Hits;
-use super::input::Time;
+use super::input::{SourceInfo, Time};
 use super::job::{CommRec, Job, Member, RankRec, Ranks, Record};
 use super::vocab::{Effect, Role, Severity};
 use super::witness::recorder::Recorded;
@@ -55,6 +56,8 @@ pub struct Scene<'a> {
     pub recorded: &'a Recorded<'a>,
     /// Writers and their hints.
     pub writers: &'a [Writer],
+    /// Where the lines come from, by their id.
+    pub sources: Vec<Option<&'a SourceInfo>>,
     /// Rules and thresholds.
     pub catalog: &'a Catalog,
     /// What line rules matched.

@@ -8,6 +8,9 @@ use super::job::Kept;
 use super::limits;
 use super::line::Line;
 
+/// What a line captured, by name.
+pub type Captured = BTreeMap<&'static str, String>;
+
 /// Matches of one rule in one writer's lines.
 #[derive(Clone, Debug, Default)]
 pub struct HitRecord {
@@ -16,7 +19,22 @@ pub struct HitRecord {
     /// The first lines and the last one.
     pub lines: Vec<Kept>,
     /// Captures of the kept lines, likewise.
-    pub captures: Vec<BTreeMap<&'static str, String>>,
+    pub captures: Vec<Captured>,
+    /// Of a rule that names processes or GPUs: each that was named once, with its first line; the newest.
+    pub named: Vec<(Captured, Kept)>,
+}
+
+impl HitRecord {
+    /// Remembers what a line names, if no line before it did.
+    fn name(&mut self, captured: Captured, line: &Line<'_>) {
+        if captured.is_empty() || self.named.iter().any(|(known, _)| *known == captured) {
+            return;
+        }
+        if self.named.len() == limits::NAMED_PER_WRITER {
+            self.named.remove(0);
+        }
+        self.named.push((captured, Kept::now(line)));
+    }
 }
 
 /// Matches of all rules.
@@ -34,12 +52,16 @@ impl Hits {
         // Further lines of a writer only count.
         let kept = |rule| {
             let known: Option<&HitRecord> = records.get(&(rule, line.writer));
-            known.is_none_or(|record| record.lines.len() < limits::EVIDENCE_PER_RANK)
+            catalog.rule(rule).names_things
+                || known.is_none_or(|record| record.lines.len() < limits::EVIDENCE_PER_RANK)
         };
         catalog.matches_of(line.class, line.message, &kept, &mut self.scratch);
         for hit in &self.scratch {
             let record = self.records.entry((hit.rule, line.writer)).or_default();
             record.count += 1;
+            if catalog.rule(hit.rule).names_things {
+                record.name(hit.texts(line.message), line);
+            }
             if record.lines.len() < limits::EVIDENCE_PER_RANK {
                 record.captures.push(hit.texts(line.message));
                 record.lines.push(Kept::now(line));

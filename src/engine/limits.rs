@@ -7,6 +7,8 @@ pub const LINE_BYTES: usize = 32 * 1024;
 pub const EVIDENCE_BYTES: usize = 2 * 1024;
 /// Evidence lines kept per finding and rank.
 pub const EVIDENCE_PER_RANK: usize = 3;
+/// Processes and GPUs kept that the lines of one rule name, per writer; the newest.
+pub const NAMED_PER_WRITER: usize = 64;
 /// Evidence lines kept per finding.
 pub const EVIDENCE_PER_FINDING: usize = 64;
 /// Writers told apart within one source; further ones share the source's own writer. One stream may be of every

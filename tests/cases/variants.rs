@@ -11,7 +11,7 @@ use unhang::engine::finding::Finding;
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::vocab::{Class, Confidence, State};
 
-use super::jobs::Case;
+use super::jobs::{self, Case};
 use super::prng::Prng;
 use super::{ROWS, Row, Truth, drive, what_is_wrong};
 
@@ -93,8 +93,10 @@ const VARIANTS: [Variant; 16] = [
             };
             (!names.is_empty()).then(|| {
                 let logs = case.logs.iter();
-                logs.map(|log| (log.name.clone(), renamed(&log.bytes)))
-                    .collect()
+                let name = |log: &jobs::Log| {
+                    String::from_utf8_lossy(&renamed(log.name.as_bytes())).into_owned()
+                };
+                logs.map(|log| (name(log), renamed(&log.bytes))).collect()
             })
         },
     },

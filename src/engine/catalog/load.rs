@@ -437,6 +437,9 @@ fn rule(source: Source<'_>, parsed: RuleFile, captures: BTreeMap<String, Capture
         status: parsed.status,
         versions: parsed.versions,
         facts: parsed.facts.into_iter().map(Spanned::into_inner).collect(),
+        names_things: captures
+            .values()
+            .any(|kind| matches!(kind, CaptureKind::Process | CaptureKind::Gpu)),
         captures,
         hits: parsed
             .hit

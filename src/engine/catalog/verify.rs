@@ -107,7 +107,10 @@ impl CaptureKind {
         match self {
             Self::Text => true,
             Self::Int => digits(text.strip_prefix('-').unwrap_or(text)),
-            Self::Bytes => digits(text),
+            Self::Bytes | Self::Process => digits(text),
+            Self::Gpu => text
+                .bytes()
+                .all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
             Self::Rank => text.split(',').all(|r| digits(r.trim())),
             Self::Address => {
                 let bare = text.trim_matches(['[', ']']);

@@ -256,17 +256,7 @@ pub(super) fn disambiguate(scene: &Scene<'_>, found: &mut Vec<Finding>) {
     if super::stack::one_host(scene) {
         found.retain(|f| f.id != "GLOO002" || f.role != Role::Note);
     }
-    // A GPU that the driver lost is one event, whoever tells it.
-    let faulty = found
-        .iter()
-        .find(|f| f.id == "HW001")
-        .map(|f| f.hosts.clone());
-    if let Some(hosts) = faulty {
-        let lost = |f: &&mut Finding| f.id == "HW004" && !f.hosts.is_disjoint(&hosts);
-        for finding in found.iter_mut().filter(lost) {
-            finding.role = Role::Symptom;
-        }
-    }
+    super::kernel::one_event(found);
     // How many ranks there are is what they disagree on.
     if found.iter().any(|f| f.id == "LAUNCH003") {
         found.retain(|f| f.id != "RANK005");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Draft, Scene, facts, undone};
+use super::{Draft, Scene, facts, kernel, undone};
 use crate::engine::catalog::CaptureKind;
 use crate::engine::finding::Finding;
 use crate::engine::hits::HitRecord;
@@ -81,6 +81,7 @@ fn finding(scene: &Scene<'_>, rule: RuleIx, records: &[(WriterIx, &HitRecord)]) 
         &common.unwrap_or_default(),
         &mut draft,
     );
+    kernel::add(scene, &declared.id, records, &mut draft);
     for (line, rank) in lines {
         draft.evidence(line, rank);
     }
