@@ -184,3 +184,34 @@ fn of_several_xids_the_first_that_is_no_consequence_is_the_cause() {
     let answer = with(job("", CALL), "node-1-dmesg.txt", other, false);
     assert_eq!(finding(&answer, "HW001").map(|f| f.role), Some(Role::Note));
 }
+
+#[test]
+fn a_failure_after_which_the_rank_works_is_none() {
+    let gloo = "RuntimeError: [enforce fail at ./gloo/transport/tcp/device.cc:80] ifa != nullptr. Unable to find address \
+                for: eth9";
+    let plugin = |rank: u32| {
+        format!(
+            "node-{}:{pid}:{pid} [0] NCCL WARN Failed to initialize any NET plugin",
+            rank / 2,
+            pid = 4100 + rank
+        )
+    };
+    for (id, error) in [("NET008", gloo.to_owned()), ("PLUG001", plugin(0))] {
+        let with_error = |front: bool| {
+            let mut logs = job("NCCL_NET_PLUGIN set by environment to ofi", CALL);
+            let log = &mut logs[0].1;
+            *log = if front {
+                format!("{error}\n{log}")
+            } else {
+                format!("{log}{error}\n")
+            };
+            let all: Vec<(&str, &[u8])> = logs
+                .iter()
+                .map(|(n, t)| (n.as_str(), t.as_bytes()))
+                .collect();
+            drive::diagnose(&all, false)
+        };
+        assert_eq!(title(&with_error(true), id), "", "{id}");
+        assert_ne!(title(&with_error(false), id), "", "{id}");
+    }
+}

@@ -283,7 +283,7 @@ impl Job {
         };
         let record = &mut self.records[writer.ix()];
         record.active = Some(ix);
-        record.got_on(line);
+        record.goes_on(line);
         record.advance(phase);
     }
 
@@ -377,7 +377,7 @@ impl Job {
         };
         let record = &mut self.records[writer.ix()];
         record.active = Some(ix);
-        record.got_on(line);
+        record.goes_on(line);
         record.phase = Phase::Collective;
         let member = &mut self.members[ix.ix()];
         if member.touched != self.feed {

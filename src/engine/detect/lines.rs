@@ -18,7 +18,8 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         }
     }
     for (rule, records) in by_rule {
-        if undone::is_undone(scene, &scene.catalog.rule(rule).id, &records) {
+        let records = undone::left(scene, &scene.catalog.rule(rule).id, records);
+        if records.is_empty() {
             continue;
         }
         if scene.catalog.rule(rule).merge {

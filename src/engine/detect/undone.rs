@@ -4,15 +4,49 @@ use std::collections::BTreeSet;
 
 use super::{Draft, Scene};
 use crate::engine::catalog::misspelt;
+use crate::engine::event::Exit;
 use crate::engine::hits::HitRecord;
 use crate::engine::ids::WriterIx;
+use crate::engine::job::Kept;
 
-/// True if nothing is left of what the lines of this rule said.
-pub(super) fn is_undone(scene: &Scene<'_>, id: &str, records: &[(WriterIx, &HitRecord)]) -> bool {
-    match id {
-        "ENV002" => misspelt_names(scene, records).is_empty(),
-        _ => false,
+/// Rules that say that start-up ends: a rank that goes on behind the line got what it needed elsewhere, from another
+/// plugin or at another try.
+const ENDS_START_UP: [&str; 5] = ["IB001", "NET001", "NET008", "PLUG001", "PLUG004"];
+
+/// Of the lines of this rule those that still hold.
+pub(super) fn left<'a>(
+    scene: &Scene<'_>,
+    id: &str,
+    mut records: Vec<(WriterIx, &'a HitRecord)>,
+) -> Vec<(WriterIx, &'a HitRecord)> {
+    if id == "ENV002" && misspelt_names(scene, &records).is_empty() {
+        records.clear();
+    } else if ENDS_START_UP.contains(&id) {
+        records.retain(|(writer, record)| !went_on(scene, *writer, record));
     }
+    records
+}
+
+/// True if the rank began a communicator or made a call behind the last of the lines, or its launcher says that it
+/// ended well.
+fn went_on(scene: &Scene<'_>, writer: WriterIx, record: &HitRecord) -> bool {
+    let Some(rank) = scene.ranks.rank_of(writer) else {
+        return false;
+    };
+    let report = scene.reports.of_rank(rank).and_then(|report| report.exit);
+    // Only the first lines are kept: of more nobody knows where the last stands.
+    let last = record
+        .lines
+        .last()
+        .filter(|_| record.count == record.lines.len() as u64);
+    let works = |line: &Kept| {
+        let rec = scene.ranks.ranks.get(rank as usize);
+        rec.is_some_and(|rec| {
+            let mut records = scene.records(rec);
+            records.any(|r| r.source == line.place.source && r.worked > line.place.number)
+        })
+    };
+    report == Some(Exit::Code(0)) || last.is_some_and(works)
 }
 
 /// Which names are misspelt, and what was meant.

@@ -243,6 +243,8 @@ pub struct Record {
     pub progress: u64,
     /// When that line was seen.
     pub progressed: Option<Time>,
+    /// Line number of its last init or call alone: what is destroyed may be so on the way out.
+    pub worked: u64,
     in_traceback: bool,
     /// The frames of the traceback that is being read.
     frames: Frames,
@@ -270,6 +272,12 @@ impl Record {
     pub(super) fn got_on(&mut self, line: &Line<'_>) {
         self.progress = line.place.number;
         self.progressed = self.last_seen;
+    }
+
+    /// This line shows that it works.
+    pub(super) fn goes_on(&mut self, line: &Line<'_>) {
+        self.worked = line.place.number;
+        self.got_on(line);
     }
 
     pub(super) fn new(source: SourceId) -> Self {
@@ -314,6 +322,7 @@ impl Record {
             exceptions: Vec::new(),
             progress: 0,
             progressed: None,
+            worked: 0,
             in_traceback: false,
             frames: Frames::default(),
             calling: None,
