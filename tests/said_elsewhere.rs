@@ -215,3 +215,89 @@ fn a_failure_after_which_the_rank_works_is_none() {
         assert_ne!(title(&with_error(false), id), "", "{id}");
     }
 }
+
+/// The job, and a second call that rank 3 has not made.
+fn uneven() -> Vec<(String, String)> {
+    let mut logs = job("", CALL);
+    for (rank, (_, log)) in logs.iter_mut().enumerate().take(3) {
+        let call = log
+            .lines()
+            .last()
+            .expect("the call")
+            .replace("opCount 0", "opCount 1");
+        writeln!(log, "{call}").expect("a string");
+        assert!(call.contains(&format!("0x55d0c{rank}e0100")));
+    }
+    logs
+}
+
+#[test]
+fn a_job_that_works_until_it_is_ended_from_outside_has_no_other_culprit() {
+    for (line, who) in [
+        (
+            "slurmstepd: error: *** JOB 7 ON node-0 CANCELLED AT 2026-11-30T12:00:00 ***",
+            "it was cancelled (scancel)",
+        ),
+        (
+            "slurmstepd: error: *** STEP 7.0 ON node-0 CANCELLED AT 2026-11-30T12:00:00 DUE TO PREEMPTION ***",
+            "it was preempted",
+        ),
+        (
+            "slurmstepd: error: *** STEP 7.0 ON node-0 CANCELLED AT 2026-11-30T12:00:00 DUE TO NODE FAILURE, SEE \
+             SLURMCTLD LOG FOR DETAILS ***",
+            "a node failed",
+        ),
+        (
+            "TERM_RUNLIMIT: job killed after reaching LSF run time limit.",
+            "its time limit was reached",
+        ),
+    ] {
+        let aftermath = "\nsrun: error: node-0: tasks 0-1: Terminated\nsrun: error: node-1: tasks 2-3: Killed\n";
+        let answer = with(uneven(), "slurm.out", &format!("{line}{aftermath}"), false);
+        assert_eq!(
+            answer.verdict.summary,
+            format!("the job was ended from outside: {who}")
+        );
+        assert_eq!(
+            (answer.verdict.class, answer.verdict.state),
+            (Class::Stopped, State::Failed)
+        );
+        assert!(
+            answer.verdict.ranks.is_empty() && answer.verdict.other_causes.is_empty(),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_job_that_stood_still_before_its_time_was_up_has_the_cause_of_that() {
+    let mut logs = uneven();
+    logs[0].1.push_str(
+        "[rank0]:[E1130 12:00:00.1 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: \
+         WorkNCCL(SeqNum=2, OpType=ALLREDUCE, NumelIn=4096, NumelOut=4096, Timeout(ms)=600000) ran for 600010 \
+         milliseconds before timing out.\n",
+    );
+    let limit = "slurmstepd: error: *** STEP 7.0 ON node-0 CANCELLED AT 2026-11-30T12:00:00 DUE TO TIME LIMIT ***\n";
+    let answer = with(logs, "slurm.out", limit, false);
+    assert_eq!(
+        (answer.verdict.class, &answer.verdict.ranks[..]),
+        (Class::MissingRank, &[3][..])
+    );
+    assert_eq!(
+        finding(&answer, "STOP002").map(|f| f.role),
+        Some(Role::Symptom)
+    );
+}
+
+#[test]
+fn a_step_that_srun_ends_after_a_task_failed_was_cancelled_by_nobody() {
+    let out = "srun: error: node-1: task 3: Exited with exit code 1\nsrun: Terminating StepId=7.0\n\
+               slurmstepd: error: *** STEP 7.0 ON node-0 CANCELLED AT 2026-11-30T12:00:00 ***\n\
+               srun: error: node-0: tasks 0-1: Terminated\n";
+    let answer = with(job("", CALL), "slurm.out", out, false);
+    assert_eq!(title(&answer, "STOP002"), "");
+    assert_eq!(
+        title(&answer, "STOP003"),
+        "Slurm reports that task 3 on node-1 ended: Exited with exit code 1"
+    );
+}

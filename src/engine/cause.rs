@@ -16,6 +16,7 @@ use super::vocab::{Class, Confidence, Effect, Role, Severity, State};
 #[must_use]
 pub fn judge(scene: &Scene<'_>, mut findings: Vec<Finding>) -> (Verdict, Vec<Finding>) {
     findings.retain(|finding| !wait::is_merely_late(scene, finding));
+    ended_from_outside(scene, &mut findings);
     fold(&mut findings);
     // A refusal that something else explains says nothing of its own.
     findings.retain(|f| f.class != Class::NetworkUnreachable || f.role != Role::Symptom);
@@ -33,6 +34,37 @@ pub fn judge(scene: &Scene<'_>, mut findings: Vec<Finding>) -> (Verdict, Vec<Fin
         &unseen,
     );
     order(&mut findings, main, verdict)
+}
+
+/// A job that is ended from outside while it works leaves its ranks at different calls; one that stood still before was
+/// ended because of that.
+fn ended_from_outside(scene: &Scene<'_>, findings: &mut [Finding]) {
+    let stopped = |f: &Finding| f.class == Class::Stopped && f.role == Role::Cause;
+    if !findings.iter().any(stopped) {
+        return;
+    }
+    let waits = |f: &Finding| f.class == Class::MissingRank && f.role == Role::Cause;
+    if !wait::stands_still(scene) {
+        for finding in findings.iter_mut().filter(|f| waits(f)) {
+            finding.role = Role::Note;
+            finding.severity = Severity::Info;
+            finding.confidence = Confidence::Possible;
+        }
+        return;
+    }
+    let known = |f: &Finding| {
+        let unlike = f.class == Class::MismatchedCollective && f.role == Role::Cause;
+        (unlike || waits(f)) && f.effect != Effect::None && f.confidence > Confidence::Possible
+    };
+    if let Some(cause) = findings.iter().position(known) {
+        for at in 0..findings.len() {
+            if stopped(&findings[at]) {
+                findings[at].role = Role::Symptom;
+                let id = findings[at].id.clone();
+                findings[cause].explains.push(id);
+            }
+        }
+    }
 }
 
 /// Turns causes that another finding explains into its symptoms.

@@ -33,10 +33,62 @@ pub(super) fn add(
         "VER002" => known_versions(scene, draft),
         "WAIT001" => timeouts(scene, records, draft),
         "LAUNCH003" => sizes(scene, draft),
+        "STOP002" => who_stopped(captures, draft),
         "ENV002" => super::undone::misspelt(scene, records, draft),
         "COLL005" => fingerprints(scene, records, draft),
         _ => {}
     }
+}
+
+/// Who ended the job, and why.
+fn who_stopped(captures: &Captures, draft: &mut Draft<'_>) {
+    let reason = captures.get("reason").map_or("", String::as_str);
+    let limit = "The limit that the job was started with was too short, or the job stood still.";
+    let (who, detail) = match reason {
+        "TIME LIMIT" | "TERM_RUNLIMIT" | "walltime" => ("its time limit was reached", limit),
+        "Pod was active on the node longer than the specified deadline" => {
+            ("its deadline (activeDeadlineSeconds) was reached", limit)
+        }
+        "PREEMPTION" | "TERM_PREEMPT" | "Preempted in order to admit critical pod" => (
+            "it was preempted",
+            "A job of higher priority took its place.",
+        ),
+        "NODE FAILURE" => (
+            "a node failed",
+            "Slurm lost a node of the job and ended the rest of it.",
+        ),
+        "JOB REQUEUE" => (
+            "it was put back into the queue",
+            "An administrator, or a failure of a node, made Slurm start it again.",
+        ),
+        "TERM_OWNER" => ("its owner cancelled it", "Somebody ran bkill."),
+        "TERM_ADMIN" => (
+            "an administrator cancelled it",
+            "An administrator of LSF ran bkill.",
+        ),
+        "TERM_MEMLIMIT" => (
+            "its memory limit was reached",
+            "The job used more memory than it had asked for.",
+        ),
+        _ if reason.starts_with("JOB ") => (
+            "it was cancelled (scancel)",
+            "A user or an administrator ran scancel; Slurm gives a reason where it does so by itself.",
+        ),
+        _ if reason.starts_with("STEP ") => (
+            "its step was cancelled (scancel, or Ctrl-C at srun)",
+            "Slurm gives a reason where it does so by itself, and srun reports first when a task failed.",
+        ),
+        _ => (
+            "the node ran short of a resource, and the pod was evicted",
+            reason,
+        ),
+    };
+    let yes = |holds: bool| if holds { "yes" } else { "" };
+    draft
+        .fact("who", who)
+        .fact("detail", detail)
+        .fact("limit", yes(detail == limit))
+        .fact("node", yes(reason == "NODE FAILURE"));
 }
 
 /// Which rank counts how many ranks in one communicator: that tells where to change it.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Draft, Scene};
 use crate::engine::catalog::misspelt;
 use crate::engine::event::Exit;
-use crate::engine::hits::HitRecord;
+use crate::engine::hits::{Captured, HitRecord};
 use crate::engine::ids::WriterIx;
 use crate::engine::job::Kept;
 
@@ -21,10 +21,35 @@ pub(super) fn left<'a>(
 ) -> Vec<(WriterIx, &'a HitRecord)> {
     if id == "ENV002" && misspelt_names(scene, &records).is_empty() {
         records.clear();
+    } else if id == "STOP002" {
+        records.retain(|(_, record)| !failed_before(scene, record));
     } else if ENDS_START_UP.contains(&id) {
         records.retain(|(writer, record)| !went_on(scene, *writer, record));
     }
     records
+}
+
+/// True if all that is said is that a step was cancelled, and srun reported before that a task had failed: srun ended
+/// the others then, and nobody from outside.
+fn failed_before(scene: &Scene<'_>, record: &HitRecord) -> bool {
+    let bare = |captures: &Captured| {
+        let reason = captures.get("reason");
+        reason.is_some_and(|reason| reason.starts_with("STEP "))
+    };
+    let Some(first) = record
+        .lines
+        .first()
+        .filter(|_| record.captures.iter().all(bare))
+    else {
+        return false;
+    };
+    let reports = ["STOP003", "HOST002"].map(|id| scene.catalog.by_id(id));
+    scene.hits.by_rule().any(|(rule, _, report)| {
+        let before = |line: &Kept| {
+            line.place.source == first.place.source && line.place.number < first.place.number
+        };
+        reports.contains(&Some(rule)) && report.lines.iter().any(before)
+    })
 }
 
 /// True if the rank began a communicator or made a call behind the last of the lines, or its launcher says that it
