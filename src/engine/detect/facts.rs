@@ -86,7 +86,7 @@ fn who_stopped(captures: &Captures, draft: &mut Draft<'_>) {
     let yes = |holds: bool| if holds { "yes" } else { "" };
     draft
         .fact("who", who)
-        .fact("detail", detail)
+        .fact("detail", detail.trim_end_matches('.'))
         .fact("limit", yes(detail == limit))
         .fact("node", yes(reason == "NODE FAILURE"));
 }
