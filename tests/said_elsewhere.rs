@@ -301,3 +301,43 @@ fn a_step_that_srun_ends_after_a_task_failed_was_cancelled_by_nobody() {
         "Slurm reports that task 3 on node-1 ended: Exited with exit code 1"
     );
 }
+
+#[test]
+fn a_completion_error_names_both_hosts() {
+    let chose = |host: usize| format!("Bootstrap: Using data0:10.20.0.{}<0>", host + 1);
+    let warn = |rank: usize, peer: &str| {
+        let (host, pid) = (rank / 2, 4100 + rank);
+        format!(
+            "node-{host}:{pid}:{pid} [0] NCCL WARN NET/IB: Got completion from peer {peer}<41231> with status=12 opcode=0 \
+             len=0 vendor err 129 (Send) localGid fe80::1 remoteGids fe80::2 hca mlx5_3\n"
+        )
+    };
+    let answer = |peer: &str| {
+        let mut logs = job("", CALL);
+        for (rank, (_, log)) in logs.iter_mut().enumerate() {
+            let pid = 4100 + rank;
+            *log = format!(
+                "node-{}:{pid}:{pid} [0] NCCL INFO {}\n{log}",
+                rank / 2,
+                chose(rank / 2)
+            );
+        }
+        logs[3].1.push_str(&warn(3, peer));
+        let (name, log) = logs.pop().expect("four");
+        with(logs, &name, &log, false)
+    };
+    let known = answer("10.20.0.1");
+    assert_eq!(
+        known.verdict.summary,
+        "node-1 got no acknowledgement over InfiniBand or RoCE from node-0 (10.20.0.1) on mlx5_3 (status 12, retries exceeded)"
+    );
+    let fixes = finding(&known, "IB002").map(|f| {
+        f.fixes
+            .iter()
+            .filter(|fix| fix.text.contains("link-local"))
+            .count()
+    });
+    assert_eq!(fixes, Some(1));
+    // Nobody's address that is known.
+    assert!(title(&answer("10.99.0.1"), "IB002").contains("from 10.99.0.1 on mlx5_3"));
+}

@@ -20,6 +20,7 @@ mod p2p;
 mod process;
 mod pytorch;
 mod ras;
+mod rdma;
 mod recorder;
 mod reports;
 mod said;

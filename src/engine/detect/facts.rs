@@ -33,6 +33,9 @@ pub(super) fn add(
         "VER002" => known_versions(scene, draft),
         "WAIT001" => timeouts(scene, records, draft),
         "LAUNCH003" => sizes(scene, draft),
+        "IB002" | "IB003" | "IB004" | "IB005" | "IB006" | "IB007" => {
+            super::rdma::ends(scene, records, draft);
+        }
         "STOP002" => who_stopped(captures, draft),
         "ENV002" => super::undone::misspelt(scene, records, draft),
         "COLL005" => fingerprints(scene, records, draft),
