@@ -341,3 +341,32 @@ fn a_completion_error_names_both_hosts() {
     // Nobody's address that is known.
     assert!(title(&answer("10.99.0.1"), "IB002").contains("from 10.99.0.1 on mlx5_3"));
 }
+
+#[test]
+fn the_host_of_a_gloo_warning_is_named_without_nccl() {
+    let warning = "[W1130 ProcessGroupGloo.cpp:760] Warning: Unable to resolve hostname to a (local) address. Using the \
+                   loopback address as fallback. (function operator())\n";
+    let of = |name: &str| {
+        title(
+            &with(
+                Vec::new(),
+                name,
+                &format!("[rank1]: hello\n{warning}"),
+                false,
+            ),
+            "GLOO002",
+        )
+    };
+    assert_eq!(
+        of("node-3.log"),
+        "Gloo cannot resolve the host's own name on node 3 and takes the loopback address"
+    );
+    assert_eq!(
+        of("nccl.gpu07.812.log"),
+        "Gloo cannot resolve the host's own name on gpu07 and takes the loopback address"
+    );
+    assert_eq!(
+        of("job.log"),
+        "Gloo cannot resolve the host's own name and takes the loopback address"
+    );
+}

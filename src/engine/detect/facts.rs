@@ -6,6 +6,7 @@ use super::draft::{host_names, rank_names};
 use super::interface_hosts::is_loopback;
 use super::mismatch::odd_by_fingerprints;
 use super::{Draft, Scene, ranges};
+use crate::engine::demux::{Hint, Writer};
 use crate::engine::hits::HitRecord;
 use crate::engine::ids::WriterIx;
 use crate::engine::job::Kept;
@@ -36,11 +37,48 @@ pub(super) fn add(
         "IB002" | "IB003" | "IB004" | "IB005" | "IB006" | "IB007" => {
             super::rdma::ends(scene, records, draft);
         }
+        "GLOO002" => {
+            draft.fact("at", places(scene, records));
+        }
         "STOP002" => who_stopped(captures, draft),
         "ENV002" => super::undone::misspelt(scene, records, draft),
         "COLL005" => fingerprints(scene, records, draft),
         _ => {}
     }
+}
+
+/// The hosts that lines come from: by NCCL's name, by the launcher's, or by the number of the node; nothing where
+/// one of them is not known.
+fn places(scene: &Scene<'_>, records: &[(WriterIx, &HitRecord)]) -> String {
+    let hinted = |writer: &Writer| {
+        let host = writer.hints.iter().find_map(|hint| match hint {
+            Hint::Host(host) => Some(host.clone()),
+            _ => None,
+        });
+        host.or_else(|| {
+            writer.hints.iter().find_map(|hint| match hint {
+                Hint::Node(node) => Some(format!("node {node}")),
+                _ => None,
+            })
+        })
+    };
+    let place = |ix: WriterIx| {
+        let by_rank = || scene.host_of(scene.ranks.rank_of(ix)?).map(str::to_owned);
+        let writer = scene.writers.get(ix.ix())?;
+        let mut of_source = scene
+            .writers
+            .iter()
+            .filter(|other| other.is_default && other.source == writer.source);
+        let own = scene.job.records[ix.ix()].host.clone().or_else(by_rank);
+        own.or_else(|| scene.host_of_source(ix).map(str::to_owned))
+            .or_else(|| hinted(writer))
+            .or_else(|| of_source.find_map(hinted))
+    };
+    let all: Option<BTreeSet<String>> = records.iter().map(|(ix, _)| place(*ix)).collect();
+    all.map_or_else(String::new, |all| {
+        let several = scene.hosts().len().max(all.len());
+        host_names(&all, several)
+    })
 }
 
 /// Who ended the job, and why.

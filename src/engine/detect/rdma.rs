@@ -70,9 +70,8 @@ pub(super) fn ends(scene: &Scene<'_>, records: &[(WriterIx, &HitRecord)], draft:
 }
 
 /// The only host that is an end of every pair of hosts; nothing where several are, as with one pair.
-fn common<'a>(pairs: impl Iterator<Item = (&'a str, Option<&'a str>)> + Clone) -> &'a str {
+fn common<'a>(pairs: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> &'a str {
     let both: BTreeSet<BTreeSet<&str>> = pairs
-        .clone()
         .map(|(local, host)| std::iter::once(local).chain(host).collect())
         .collect();
     let mut all = both.iter().flatten().copied().collect::<BTreeSet<&str>>();
