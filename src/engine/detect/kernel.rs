@@ -113,6 +113,14 @@ fn killed(
         }
     }
     if by_pid.is_empty() {
+        // Slurm names its tasks.
+        let task = |one: &Told<'_>| {
+            let (host, task) = (one.captures.get("host")?, one.captures.get("rank")?);
+            Some(format!("task {task} on {host}"))
+        };
+        if let Some(task) = told.iter().find_map(task) {
+            draft.fact("killed", task);
+        }
         return;
     }
     // A rank that came to its end was not killed: the host gave its number to another process before.
