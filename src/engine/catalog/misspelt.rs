@@ -101,11 +101,11 @@ const PORTS: [&str; 6] = ["CNCL", "ECCL", "HCCL", "MCCL", "RCCL", "XCCL"];
 #[must_use]
 pub fn meant(name: &str) -> Option<&'static str> {
     let port = |word: &str| PORTS.contains(&word);
-    let known = variables::find(name).is_some()
+    let known = variables::names().any(|known| known == name)
         || OF_OTHERS.contains(&name)
         || OF_TORCH.contains(&name)
         || name.split('_').take(2).any(port);
-    if known || name.len() > 128 {
+    if known || name.len() > LONGEST {
         return None;
     }
     let memory = FROM_MEMORY.iter().find(|(wrong, _)| *wrong == name);
@@ -115,14 +115,19 @@ pub fn meant(name: &str) -> Option<&'static str> {
     let room = if name.len() >= 14 { 2 } else { 1 };
     let near = candidates()
         .filter_map(|known| Some((distance(name, known, room)?, known)))
+        .filter(|(_, known)| is_still_read(known))
         .min();
     near.map(|(_, known)| known)
-        .or_else(|| candidates().find(|known| same_words(name, known)))
+        .or_else(|| candidates().find(|known| same_words(name, known) && is_still_read(known)))
+}
+
+/// No name that only old versions know is a good advice.
+fn is_still_read(name: &str) -> bool {
+    variables::find(name).is_none_or(|known| known.kind != Kind::Removed)
 }
 
 fn candidates() -> impl Iterator<Item = &'static str> {
-    let table = variables::all().filter(|known| known.kind != Kind::Removed);
-    table.map(|known| known.name).chain(OF_TORCH)
+    variables::names().chain(OF_TORCH)
 }
 
 /// `NCCL_DISABLE_P2P` for `NCCL_P2P_DISABLE`.
@@ -135,37 +140,44 @@ fn same_words(a: &str, b: &str) -> bool {
     a.len() == b.len() && words(a) == words(b)
 }
 
+/// Names are compared up to this length.
+const LONGEST: usize = 128;
+/// More edits than anybody asks for.
+const FAR: usize = 100;
+
 /// How many letters have to be put in, left out, changed or swapped with the next; `None` for more than `room`.
 fn distance(a: &str, b: &str, room: usize) -> Option<usize> {
     let (a, b) = (a.as_bytes(), b.as_bytes());
-    if a.len().abs_diff(b.len()) > room {
+    if a.len().abs_diff(b.len()) > room || a.len().max(b.len()) > LONGEST {
         return None;
     }
-    // Rows before the last, the last and this one.
-    let mut rows = [
-        vec![0; b.len() + 1],
-        (0..=b.len()).collect(),
-        vec![0; b.len() + 1],
-    ];
+    // Rows before the last, the last and this one. Further than `room` from the diagonal nothing is near enough.
+    let mut rows = [[FAR; LONGEST + 2]; 3];
+    for (j, cell) in rows[1].iter_mut().enumerate().take(room.min(b.len()) + 1) {
+        *cell = j;
+    }
     for i in 1..=a.len() {
         let [older, old, new] = &mut rows;
-        new[0] = i;
-        for j in 1..=b.len() {
+        let (from, to) = (i.saturating_sub(room).max(1), (i + room).min(b.len()));
+        new[from - 1] = if i <= room { i } else { FAR };
+        new[to + 1] = FAR;
+        let mut nearest = new[from - 1];
+        for j in from..=to {
             let changed = old[j - 1] + usize::from(a[i - 1] != b[j - 1]);
             let mut least = changed.min(old[j] + 1).min(new[j - 1] + 1);
             if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
                 least = least.min(older[j - 2] + 1);
             }
             new[j] = least;
+            nearest = nearest.min(least);
         }
         // No way down from here is shorter than the shortest up to here.
-        if new.iter().min().is_some_and(|least| *least > room + 1) {
+        if nearest > room + 1 {
             return None;
         }
         rows.rotate_left(1);
     }
-    let [_, last, _] = &rows;
-    Some(last[b.len()]).filter(|distance| *distance <= room)
+    Some(rows[1][b.len()]).filter(|distance| *distance <= room)
 }
 
 #[cfg(test)]

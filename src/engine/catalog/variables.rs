@@ -40,6 +40,12 @@ pub fn all() -> impl Iterator<Item = Variable> {
     TABLE.lines().filter_map(row)
 }
 
+/// The names of all, without reading the rest of their rows.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    let first = |line: &'static str| line.split_once('\t').map(|(name, _)| name);
+    TABLE.lines().skip(1).filter_map(first)
+}
+
 /// The variable with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<Variable> {
