@@ -23,7 +23,7 @@ pub mod input;
 pub mod job;
 pub mod limits;
 pub mod line;
-mod memo;
+pub mod memo;
 pub mod parse;
 pub mod ras;
 pub mod recent;
@@ -37,13 +37,13 @@ use std::time::Duration;
 use catalog::{Catalog, Seen};
 use demux::{Demux, Writer};
 use event::Event;
-use hits::Hits;
+use hits::{Hits, Matched};
 use ids::{SourceId, WriterIx};
 use input::{EndReason, Input, SourceInfo, SourceKind, Time};
 use job::{Job, Ranks};
-use line::{Head, Line, Place};
-use memo::Memo;
-use parse::Parser;
+use line::{Line, Place};
+use memo::ByText;
+use parse::{Literals, Parser};
 use recent::{Kept, Recent, Whose};
 use snapshot::Snapshot;
 use witness::recorder::Recorded;
@@ -53,6 +53,15 @@ use witness::recorder::Recorded;
 pub struct Options {
     /// Remember where each rank's recent lines stand, for [`Engine::recent_lines`].
     pub keep_recent: bool,
+}
+
+/// What a message says, as far as it follows from its text.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    event: Option<Event<'static>>,
+    /// The event holds a part of the text, so that it has to be read again: these may be in it.
+    again: Option<Literals>,
+    rules: Matched,
 }
 
 /// What is known of a source.
@@ -70,7 +79,8 @@ struct Source {
 pub struct Engine {
     catalog: Catalog,
     parser: Parser,
-    memo: Memo<Option<Event<'static>>>,
+    /// What the messages that came before say.
+    said: ByText<Said>,
     demux: Demux,
     job: Job,
     hits: Hits,
@@ -94,7 +104,7 @@ impl Engine {
         Self {
             catalog,
             parser: Parser::default(),
-            memo: Memo::default(),
+            said: ByText::default(),
             demux: Demux::default(),
             job: Job::default(),
             hits: Hits::default(),
@@ -284,7 +294,7 @@ impl Engine {
         let Self {
             catalog,
             parser,
-            memo,
+            said,
             demux,
             job,
             hits,
@@ -298,7 +308,7 @@ impl Engine {
             *unparsed += u64::from(!take(
                 catalog,
                 parser,
-                memo,
+                said,
                 job,
                 hits,
                 recent.as_mut(),
@@ -341,7 +351,7 @@ impl Engine {
         let Self {
             catalog,
             parser,
-            memo,
+            said,
             demux,
             job,
             hits,
@@ -354,7 +364,7 @@ impl Engine {
             *unparsed += u64::from(!take(
                 catalog,
                 parser,
-                memo,
+                said,
                 job,
                 hits,
                 recent.as_mut(),
@@ -377,7 +387,7 @@ impl Engine {
 fn take(
     catalog: &Catalog,
     parser: &mut Parser,
-    memo: &mut Memo<Option<Event<'static>>>,
+    said: &mut ByText<Said>,
     job: &mut Job,
     hits: &mut Hits,
     recent: Option<&mut Recent>,
@@ -397,14 +407,22 @@ fn take(
         job.take(line, Some(&event), seen, borrowed);
         return true;
     }
-    let kind = kind_of(line);
-    let vacant = match memo.get(kind, line.message) {
-        Ok(event) => {
-            job.take(line, event.as_ref(), seen, borrowed);
-            return event.is_some();
+    if let Some(said) = line.known.and_then(|text| said.get(text, line.class)) {
+        let again;
+        let event = match said.again {
+            Some(literals) => {
+                again = parser.parse(line, literals);
+                again.as_ref()
+            }
+            None => said.event.as_ref(),
+        };
+        job.take(line, event, seen, borrowed);
+        let matched = !said.rules.is_empty();
+        if matched && !hits.take_again(said.rules, line.writer) {
+            hits.take(catalog, line);
         }
-        Err(vacant) => vacant,
-    };
+        return matched || event.is_some();
+    }
     // What NCCL prints tells by its beginning whether the rules have to look at it.
     let literals = if line.class.is_nccl() {
         Seen::default()
@@ -417,20 +435,23 @@ fn take(
     let matched = wanted
         && (literals.rules || line.class.is_nccl() && catalog.look(line.class, line.message).rules)
         && hits.take(catalog, line);
-    if !matched && let Some(event) = event.map_or(Some(None), |e| e.without_text().map(Some)) {
-        memo.keep(vacant, line.message, event);
+    if let Some(text) = line.known {
+        let rules = if matched {
+            hits.matched()
+        } else {
+            Some(Matched::default())
+        };
+        if let Some(rules) = rules {
+            let kept = event.map(Event::without_text);
+            let news = Said {
+                event: kept.flatten(),
+                again: (kept == Some(None)).then_some(literals.parser),
+                rules,
+            };
+            said.set(text, line.class, news);
+        }
     }
     matched || event.is_some()
-}
-
-/// What beside its message decides what a line says.
-fn kind_of(line: &Line<'_>) -> u8 {
-    let head = match line.head {
-        Head::Plain => 0,
-        Head::Nccl(_) => 1,
-        Head::C10d(_) => 2,
-    };
-    line.class as u8 * 3 + head
 }
 
 impl Engine {

@@ -13,6 +13,7 @@ mod layers;
 mod learn;
 mod names;
 mod path;
+mod plain;
 mod prefix;
 mod stream;
 mod torch;

@@ -419,13 +419,38 @@ impl Event<'_> {
     #[must_use]
     pub fn without_text(self) -> Option<Event<'static>> {
         Some(match self {
+            Self::PluginNotFound => Event::PluginNotFound,
+            Self::CommInit(init) => Event::CommInit(init),
+            Self::CommNodes {
+                comm,
+                nodes,
+                local_ranks,
+            } => Event::CommNodes {
+                comm,
+                nodes,
+                local_ranks,
+            },
+            Self::CommEnd {
+                comm,
+                abort,
+                complete,
+            } => Event::CommEnd {
+                comm,
+                abort,
+                complete,
+            },
             Self::BootstrapDone => Event::BootstrapDone,
+            Self::RasListening(None) => Event::RasListening(None),
             Self::Topology => Event::Topology,
             Self::Connected => Event::Connected,
             Self::AllDirectP2p(all) => Event::AllDirectP2p(all),
+            Self::TornCall => Event::TornCall,
             Self::PeerClosed { local } => Event::PeerClosed { local },
             Self::Known => Event::Known,
             Self::StoreContact => Event::StoreContact,
+            Self::ReportRootCause => Event::ReportRootCause,
+            Self::Restart => Event::Restart,
+            Self::LauncherStopped => Event::LauncherStopped,
             Self::TracebackStart => Event::TracebackStart,
             Self::Serving => Event::Serving,
             _ => return None,

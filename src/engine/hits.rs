@@ -37,6 +37,21 @@ impl HitRecord {
     }
 }
 
+/// Rules that a text is remembered to match.
+const FEW: usize = 2;
+
+/// The rules that a text matches, if they are few.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Matched([Option<RuleIx>; FEW]);
+
+impl Matched {
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0[0].is_none()
+    }
+}
+
 /// Matches of all rules.
 #[derive(Clone, Debug, Default)]
 pub struct Hits {
@@ -68,6 +83,38 @@ impl Hits {
             }
         }
         !self.scratch.is_empty()
+    }
+
+    /// What the line that was taken last matched; `None` if that is too much to remember.
+    #[must_use]
+    pub fn matched(&self) -> Option<Matched> {
+        let mut matched = Matched::default();
+        if self.scratch.len() > FEW {
+            return None;
+        }
+        for (place, hit) in matched.0.iter_mut().zip(&self.scratch) {
+            *place = Some(hit.rule);
+        }
+        Some(matched)
+    }
+
+    /// Takes a line that is known to match these. False, and nothing is taken, if the line has to be
+    /// looked at itself, because it is one of those that are kept.
+    pub fn take_again(&mut self, matched: Matched, writer: WriterIx) -> bool {
+        let rules = || matched.0.into_iter().flatten();
+        let only_counts = |rule| {
+            let known = self.records.get(&(rule, writer));
+            known.is_some_and(|record| record.lines.len() >= limits::EVIDENCE_PER_RANK)
+        };
+        if !rules().all(only_counts) {
+            return false;
+        }
+        for rule in rules() {
+            if let Some(record) = self.records.get_mut(&(rule, writer)) {
+                record.count += 1;
+            }
+        }
+        true
     }
 
     /// Rules that matched, with what each writer's lines matched.

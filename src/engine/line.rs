@@ -1,6 +1,7 @@
 //! A line, after its prefixes were taken off and before anybody knows what it means.
 
 use super::ids::{SourceId, WriterIx};
+use super::memo::TextId;
 use super::vocab::LineClass;
 
 /// Where a line stands: enough to read it again and to show it.
@@ -33,6 +34,8 @@ pub struct Line<'a> {
     pub message: &'a [u8],
     /// The header in front of `message`.
     pub head: Head<'a>,
+    /// Its message came before, with a head of the same kind.
+    pub known: Option<TextId>,
     /// Its end is missing: other output begins in the middle of it.
     pub torn: bool,
 }

@@ -16,6 +16,18 @@ use super::vocab::LineClass;
 pub use literals::{LITERALS, Literals};
 pub use nccl_net::split_address;
 
+/// True if a message of this class is a call or a channel's connection: seldom the same twice.
+#[inline]
+#[must_use]
+pub fn is_frequent(class: LineClass, message: &[u8]) -> bool {
+    class == LineClass::NcclInfo
+        && match message.first() {
+            Some(b'C') => message.starts_with(b"Channel "),
+            Some(b'A' | b'R' | b'B' | b'S' | b'G' | b'P' | b'W') => nccl_coll::begins(message),
+            _ => false,
+        }
+}
+
 /// Reads lines. Keeps the searchers that it needs for every other line.
 #[derive(Clone, Debug, Default)]
 pub struct Parser {

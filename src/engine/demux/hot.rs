@@ -34,33 +34,35 @@ pub(super) struct Hot {
 }
 
 impl Hot {
-    /// What `line` begins with, and what is behind that.
+    /// What `line` begins with, and what is behind that, if it begins as the one before.
     #[inline]
-    pub(super) fn get<'a>(
+    pub(super) fn last<'a>(&mut self, line: &'a [u8]) -> Option<(Known, Tail<'a>)> {
+        let known = self.last_known?;
+        if !self.whole.is_empty()
+            && let Some(behind) = line.strip_prefix(self.whole.as_slice())
+        {
+            let (tid, dev) = self.thread;
+            return Some((
+                known,
+                Tail {
+                    tid,
+                    dev,
+                    location: None,
+                    class: LineClass::NcclInfo,
+                    behind,
+                },
+            ));
+        }
+        let rest = line.strip_prefix(self.last.as_slice())?;
+        Some((known, self.tail(line, rest)?))
+    }
+
+    /// The same, if it begins as any before.
+    pub(super) fn any<'a>(
         &mut self,
         line: &'a [u8],
         finder: &header::Finder,
     ) -> Option<(Known, Tail<'a>)> {
-        if let Some(known) = self.last_known {
-            if !self.whole.is_empty()
-                && let Some(behind) = line.strip_prefix(self.whole.as_slice())
-            {
-                let (tid, dev) = self.thread;
-                return Some((
-                    known,
-                    Tail {
-                        tid,
-                        dev,
-                        location: None,
-                        class: LineClass::NcclInfo,
-                        behind,
-                    },
-                ));
-            }
-            if let Some(rest) = line.strip_prefix(self.last.as_slice()) {
-                return Some((known, self.tail(line, rest)?));
-            }
-        }
         if self.known.is_empty() {
             return None;
         }

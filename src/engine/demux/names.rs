@@ -175,6 +175,11 @@ impl Names {
         (layers, at)
     }
 
+    /// Notes a line that carries no prefix.
+    pub(super) fn no_prefix(&mut self) {
+        self.learn.observe(None);
+    }
+
     /// A role is believed once it was seen as torchrun prints it, without a blank behind, or with a
     /// host: programs print `[epoch3/10]: `.
     fn accepts(&mut self, layer: Layer<'_>, text: &[u8], behind: &[u8]) -> bool {

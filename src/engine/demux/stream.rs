@@ -13,6 +13,7 @@ use super::header::{self, Nccl, Tail};
 use super::hot::{Hot, Known};
 use super::layers::Layers;
 use super::names::Names;
+use super::plain::{self, Plain};
 use super::prefix::Layer;
 use super::torch;
 use super::wrap::{self, Partial, Wrapped};
@@ -20,19 +21,71 @@ use super::writers::Writers;
 use crate::engine::frame::Framed;
 use crate::engine::ids::{SourceId, WriterIx};
 use crate::engine::line::{Head, Line, NcclHead, Place};
+use crate::engine::memo::{TextId, Texts, Vacant};
+use crate::engine::parse::is_frequent;
 use crate::engine::vocab::LineClass;
 
 /// Lines that one physical line is parted into at most.
 const PIECES: usize = 64;
 
 /// Buffers that live on between lines.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Scratch {
     pub(super) key: Vec<u8>,
     plain: Vec<u8>,
     nccl: header::Finder,
     rank: glue::RankFinder,
+    texts: Texts<Fact>,
+    /// The line that is being taken, if it is among those, or where it may be kept.
+    whole: Result<TextId, Vacant>,
 }
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            key: Vec::new(),
+            plain: Vec::new(),
+            nccl: header::Finder::default(),
+            rank: glue::RankFinder::default(),
+            texts: Texts::default(),
+            whole: Err(Vacant::NONE),
+        }
+    }
+}
+
+impl Scratch {
+    /// A message among those that came before.
+    fn message(&mut self, class: LineClass, head: Head<'_>, message: &[u8]) -> Option<TextId> {
+        if is_frequent(class, message) {
+            return None;
+        }
+        let kind = match head {
+            Head::Plain => MESSAGE,
+            Head::Nccl(_) => MESSAGE + 1,
+            Head::C10d(_) => MESSAGE + 2,
+        };
+        match self.texts.get(kind, message) {
+            Ok((text, _)) => Some(text),
+            Err(vacant) => self.texts.keep(vacant, message, Fact::None),
+        }
+    }
+}
+
+/// What is known of a text that came before.
+#[derive(Clone, Copy, Debug)]
+enum Fact {
+    /// Nothing here; the engine may know what it says.
+    None,
+    /// No other NCCL header is in it.
+    Single,
+    /// It is a line without prefixes and headers.
+    Plain(Plain),
+}
+
+/// Kinds of text: behind the header of [`Hot`], a whole line, and the messages of all other lines.
+const BEHIND: u8 = 0;
+const WHOLE: u8 = 1;
+const MESSAGE: u8 = 2;
 
 /// What all sources share while one line is taken.
 pub(super) struct Context<'c> {
@@ -71,6 +124,8 @@ impl<'a> Origin<'a> {
 /// Whether a line may hold another writer's line behind unfinished output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Glue {
+    /// It may, and it is a whole line.
+    Whole,
     Look,
     Ignore,
 }
@@ -129,7 +184,7 @@ impl Stream {
             offset: framed.offset,
             len: length(raw),
         };
-        if !framed.escapes && self.same_header(raw, place, context) {
+        if !framed.escapes && self.known(raw, place, context) {
             return;
         }
         let origin = Origin {
@@ -182,11 +237,69 @@ impl Stream {
         }
     }
 
-    /// The quick way: a line that begins as the NCCL line before it.
-    fn same_header(&mut self, raw: &[u8], place: Place, context: &mut Context<'_>) -> bool {
-        let Some((known, tail)) = self.hot.get(raw, &context.scratch.nccl) else {
-            return false;
+    /// The quick ways: a line that begins as an NCCL line before it, or is one that came before.
+    #[inline]
+    fn known(&mut self, raw: &[u8], place: Place, context: &mut Context<'_>) -> bool {
+        if let Some((known, tail)) = self.hot.last(raw) {
+            return self.same_header(raw, place, known, tail, context);
+        }
+        context.scratch.whole = Err(Vacant::NONE);
+        // Where tags can begin in mid-line, it is the source that decides.
+        if !self.names.tagged() {
+            context.scratch.whole = match context.scratch.texts.get(WHOLE, raw) {
+                Ok((text, Fact::Plain(plain))) => {
+                    self.plain_again(raw, place, text, plain, context);
+                    return true;
+                }
+                Ok((text, _)) => Ok(text),
+                Err(vacant) => Err(vacant),
+            };
+        }
+        match self.hot.any(raw, &context.scratch.nccl) {
+            Some((known, tail)) => self.same_header(raw, place, known, tail, context),
+            None => false,
+        }
+    }
+
+    fn plain_again(
+        &mut self,
+        raw: &[u8],
+        place: Place,
+        known: TextId,
+        plain: Plain,
+        context: &mut Context<'_>,
+    ) {
+        self.names.no_prefix();
+        let writer = if self.open && plain.continues {
+            self.last
+        } else {
+            self.pending.unwrap_or(self.names.own())
         };
+        let class = plain.class(raw, context.writers.block(writer));
+        self.hand(
+            Line {
+                place,
+                writer,
+                class,
+                raw,
+                text: raw,
+                message: raw,
+                head: Head::Plain,
+                known: Some(known),
+                torn: self.torn,
+            },
+            context,
+        );
+    }
+
+    fn same_header(
+        &mut self,
+        raw: &[u8],
+        place: Place,
+        known: Known,
+        tail: Tail<'_>,
+        context: &mut Context<'_>,
+    ) -> bool {
         let Tail {
             tid,
             dev,
@@ -194,9 +307,21 @@ impl Stream {
             class,
             behind,
         } = tail;
-        if context.scratch.nccl.find(behind, 0).is_some() {
-            return false;
-        }
+        let Scratch { nccl, texts, .. } = &mut *context.scratch;
+        let looked = if is_frequent(class, behind) {
+            Err(Vacant::NONE)
+        } else {
+            texts.get(BEHIND, behind)
+        };
+        let message = header::whole(behind);
+        let text = match looked {
+            Ok((text, _)) => Some(text),
+            Err(_) if nccl.find(behind, 0).is_some() => return false,
+            Err(vacant) if message.len() == behind.len() => {
+                texts.keep(vacant, behind, Fact::Single)
+            }
+            Err(_) => None,
+        };
         let Known {
             body,
             host,
@@ -216,16 +341,16 @@ impl Stream {
             location,
             stamp: None,
         };
-        let text = &raw[body..];
         self.hand(
             Line {
                 place,
                 writer,
                 class,
                 raw,
-                text,
-                message: header::whole(behind),
+                text: &raw[body..],
+                message,
                 head: Head::Nccl(head),
+                known: text,
                 torn: self.torn,
             },
             context,
@@ -304,7 +429,8 @@ impl Stream {
         let mut from = 0;
         for _ in 0..PIECES {
             let rest = &text[from..];
-            match self.piece(rest, origin.part(from, text.len()), Glue::Look, context) {
+            let glue = if from == 0 { Glue::Whole } else { Glue::Look };
+            match self.piece(rest, origin.part(from, text.len()), glue, context) {
                 Piece::Done => return,
                 Piece::Alone(writer) => {
                     self.pending = by_return.then_some(writer);
@@ -357,7 +483,7 @@ impl Stream {
                 let stamp = header::stamp_at_end(gap);
                 let before = gap.len() - stamp;
                 // Behind a blank or a mark it is a prefix nobody knows, else another writer's unfinished line.
-                if glue == Glue::Look
+                if glue != Glue::Ignore
                     && before > 0
                     && !matches!(
                         gap[before - 1],
@@ -372,7 +498,7 @@ impl Stream {
             }
             // Torn output, or the stack bytes of an old NCCL with the next line right behind them.
             let message_at = text.len() - nccl.behind.len();
-            if glue == Glue::Look
+            if glue != Glue::Ignore
                 && let Some(next) = context.scratch.nccl.find(text, message_at)
             {
                 return Piece::PartedAt(next - header::stamp_at_end(&text[message_at..next]));
@@ -380,12 +506,17 @@ impl Stream {
             self.nccl_line(text, body, start, &layers, nccl, origin, context);
             return Piece::Done;
         }
-        if glue == Glue::Look
+        if glue != Glue::Ignore
             && let Some(at) = glue::find(text, body, &self.names, &context.scratch.rank)
         {
             return Piece::PartedAt(at);
         }
-        self.plain_line(text, body, &layers, origin, context)
+        let is_plain = glue == Glue::Whole
+            && origin.exact
+            && start.is_none()
+            && layers.is_empty()
+            && !self.names.tagged();
+        self.plain_line(text, body, &layers, origin, is_plain, context)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one line's parts, used once")]
@@ -432,6 +563,7 @@ impl Stream {
                 self.hot.put(&text[..=start + colon], known);
             }
         }
+        let head = Head::Nccl(head);
         self.hand(
             Line {
                 place: origin.place,
@@ -440,7 +572,8 @@ impl Stream {
                 raw: origin.raw,
                 text: &text[body..],
                 message,
-                head: Head::Nccl(head),
+                head,
+                known: context.scratch.message(class, head, message),
                 torn: self.torn,
             },
             context,
@@ -453,6 +586,7 @@ impl Stream {
         body: usize,
         layers: &Layers<'_>,
         origin: Origin<'_>,
+        is_plain: bool,
         context: &mut Context<'_>,
     ) -> Piece {
         let prefixes = &text[..body];
@@ -469,6 +603,7 @@ impl Stream {
             None if self.open && logged.is_none() && continues_cpp(text) => self.last,
             None => self.pending.unwrap_or(self.names.own()),
         };
+        let is_whole = is_plain && logged.is_none();
         let (head, message) = match logged {
             Some((head, message)) => (Head::C10d(head), message),
             None => (Head::Plain, text),
@@ -491,6 +626,11 @@ impl Stream {
         {
             class = LineClass::Launcher;
         }
+        let known = if is_whole {
+            self.whole(text, context.scratch)
+        } else {
+            context.scratch.message(class, head, message)
+        };
         self.hand(
             Line {
                 place: origin.place,
@@ -500,11 +640,25 @@ impl Stream {
                 text,
                 message,
                 head,
+                known,
                 torn: self.torn,
             },
             context,
         );
         Piece::Done
+    }
+
+    /// Keeps a whole line that has no prefix and no header, if it came before.
+    fn whole(&self, line: &[u8], scratch: &mut Scratch) -> Option<TextId> {
+        match scratch.whole {
+            Ok(text) => Some(text),
+            Err(vacant) if vacant.is_open() => {
+                let plain = plain::of(line, &self.names, &scratch.rank);
+                let fact = plain.map_or(Fact::None, Fact::Plain);
+                scratch.texts.keep(vacant, line, fact)
+            }
+            Err(_) => None,
+        }
     }
 
     fn hand(&mut self, line: Line<'_>, context: &mut Context<'_>) {

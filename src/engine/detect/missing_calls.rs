@@ -40,11 +40,15 @@ pub(super) fn detect(scene: &Scene<'_>, found: &mut Vec<Finding>) {
         .filter_map(|c| lag(scene, c))
         .collect();
     let mut waits_in: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
+    // A rank may wait in many communicators.
+    let mut alive: BTreeMap<u32, bool> = BTreeMap::new();
     for (at, lag) in lags.iter().enumerate() {
         // Who ended by itself waits for nobody, whatever it called last.
         let waits = lag.waiting_world.iter().filter(|rank| {
-            let rec = scene.ranks.ranks.get(**rank as usize);
-            rec.is_none_or(|rec| !died::by_itself(scene, rec))
+            *alive.entry(**rank).or_insert_with(|| {
+                let rec = scene.ranks.ranks.get(**rank as usize);
+                rec.is_none_or(|rec| !died::by_itself(scene, rec))
+            })
         });
         for rank in waits {
             waits_in.entry(*rank).or_default().insert(at);

@@ -509,7 +509,7 @@ impl Record {
             }
             Event::TracebackStart => {
                 self.in_traceback = true;
-                self.frames = Frames::default();
+                self.frames.clear();
             }
             Event::Frame(name) => self.calling = Some((lossy(name), Kept::now(line))),
             Event::Exception { .. } => self.exception(line),
@@ -563,9 +563,10 @@ impl Record {
         self.exceptions.push(ExceptionSeen {
             kind,
             message,
-            at: std::mem::take(&mut self.frames).at(),
+            at: self.frames.at(),
             line: Kept::now(line),
         });
+        self.frames.clear();
     }
 
     fn report(&mut self, line: &Line<'_>, exit: Exit, pid: u32) {

@@ -1,25 +1,31 @@
 //! Writes JSON for programs that people read too: lists of numbers stay on one line, and characters
 //! that a terminal would obey are escaped.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 /// The value with an indentation of two blanks and a line feed at the end.
 pub(super) fn pretty(value: &Value) -> String {
     let mut out = String::new();
-    write(&mut out, value, 0);
+    any(&mut out, value, 0);
     out.push('\n');
     out
 }
 
-fn write(out: &mut String, value: &Value, depth: usize) {
+fn any(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::String(text) => string(out, text),
         Value::Array(items) if items.iter().all(Value::is_number) => {
-            let numbers: Vec<String> = items.iter().map(Value::to_string).collect();
-            out.push_str(&format!("[{}]", numbers.join(", ")));
+            out.push('[');
+            for (at, item) in items.iter().enumerate() {
+                out.push_str(if at == 0 { "" } else { ", " });
+                plain(out, item);
+            }
+            out.push(']');
         }
         Value::Array(items) => block(out, ['[', ']'], depth, items.iter(), |out, item| {
-            write(out, item, depth + 1);
+            any(out, item, depth + 1);
         }),
         Value::Object(fields) if fields.is_empty() => out.push_str("{}"),
         Value::Object(fields) => block(
@@ -30,11 +36,15 @@ fn write(out: &mut String, value: &Value, depth: usize) {
             |out, (name, value)| {
                 string(out, name);
                 out.push_str(": ");
-                write(out, value, depth + 1);
+                any(out, value, depth + 1);
             },
         ),
-        Value::Null | Value::Bool(_) | Value::Number(_) => out.push_str(&value.to_string()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => plain(out, value),
     }
+}
+
+fn plain(out: &mut String, value: &Value) {
+    write!(out, "{value}").expect("a string takes whatever is written");
 }
 
 fn block<T>(
@@ -57,6 +67,14 @@ fn block<T>(
 
 fn string(out: &mut String, text: &str) {
     out.push('"');
+    if text
+        .bytes()
+        .all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\')
+    {
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     for c in text.chars() {
         match c {
             '"' => out.push_str("\\\""),
