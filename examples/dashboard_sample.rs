@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let save = |_: &Snapshot| Err("this is a sample".to_owned());
         let options = tui::Options {
             theme,
+            keys: keymap::Keys::default(),
             save: &save,
             narrow: &|snapshot| snapshot,
         };
@@ -51,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let status = Status::new(Mode::Live);
     for c in args.next().unwrap_or_default().chars() {
         let key = KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
-        if let Some(action) = keymap::lookup(ui.here(false), key) {
+        if let Some(action) = keymap::lookup(&ui.keys, ui.here(false), key) {
             update::update(&mut ui, &snapshot, &status, action);
         }
     }

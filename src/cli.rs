@@ -1,6 +1,7 @@
 //! The command line: what is typed becomes a plan, what came out becomes text and an exit code.
 
 mod common;
+mod config;
 mod dashboard;
 mod demo;
 mod doctor;

@@ -7,7 +7,6 @@
 
 pub mod app;
 pub mod cli;
-pub mod config;
 #[deny(
     clippy::disallowed_methods,
     clippy::disallowed_types,

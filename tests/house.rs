@@ -11,7 +11,7 @@ use unhang::engine::catalog::Catalog;
 /// Layers from the bottom: a file may name its own layer and lower ones.
 const LAYERS: [&[&str]; 5] = [
     &["engine"],
-    &["sources", "probe", "selftest", "error", "config", "exit"],
+    &["sources", "probe", "selftest", "error", "exit"],
     &["app"],
     &["views"],
     &["cli"],

@@ -60,6 +60,7 @@ fn child() {
     };
     let options = tui::Options {
         theme,
+        keys: tui::keymap::Keys::default(),
         save: &save,
         narrow: &|snapshot| snapshot,
     };

@@ -18,7 +18,6 @@ use super::engine_thread::{Core, INBOX, Msg};
 use super::handle::{Command, Handle, Mode, Playback, Shared, Status};
 use super::lines::Lines;
 use super::timeline::Timeline;
-use crate::config::SPEEDS;
 use crate::engine::catalog::Catalog;
 use crate::engine::input::Input;
 use crate::engine::snapshot::Snapshot;
@@ -30,6 +29,9 @@ use crate::sources::record::{Record, What};
 const FRAME: Duration = Duration::from_millis(20);
 /// Work between two looks at the commands.
 const BATCH: Duration = Duration::from_millis(20);
+
+/// How fast a replay can play.
+pub const SPEEDS: std::ops::RangeInclusive<f64> = 0.1..=1_000.0;
 
 /// How to begin.
 #[derive(Clone, Copy, Debug)]

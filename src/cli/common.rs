@@ -8,11 +8,12 @@ use std::time::Duration;
 use annotate_snippets::Renderer;
 use clap::{Args, ValueEnum};
 
+use super::config::{Config, ThemeName, Unusable};
 use super::messages;
 use super::ranks::Ranks;
+use crate::app::replay::SPEEDS;
 use crate::app::report::VERBOSE_HINT;
 use crate::app::rules::RuleFiles;
-use crate::config::{Config, SPEEDS, ThemeName, Unusable};
 use crate::engine::snapshot::Snapshot;
 use crate::engine::{Engine, Options};
 use crate::error::InputError;

@@ -27,6 +27,7 @@ pub(crate) fn show(handle: &Handle, common: &Common) -> anyhow::Result<()> {
     };
     let options = tui::Options {
         theme,
+        keys: common.config.keys.clone(),
         save: &save,
         narrow: &narrow,
     };

@@ -37,6 +37,7 @@ use crate::engine::snapshot::Snapshot;
 use crate::probe::nccl_library;
 use crate::views::escape::Glyphs;
 
+use keymap::Keys;
 use terminal::Session;
 use theme::{Colors, Theme};
 use ui::Ui;
@@ -53,6 +54,8 @@ const CLOCK: Duration = Duration::from_secs(1);
 pub struct Options<'a> {
     /// Colours and characters.
     pub theme: Theme,
+    /// What keys mean.
+    pub keys: Keys,
     /// Saves a report of the snapshot; says where, or why not.
     pub save: &'a dyn Fn(&Snapshot) -> Result<String, String>,
     /// Leaves of a snapshot what the user wants to see.
@@ -77,6 +80,7 @@ pub fn run(handle: &Handle, options: &Options<'_>) -> io::Result<()> {
     let mut dashboard = Dashboard {
         ui: Ui {
             message: status.messages.last().cloned(),
+            keys: options.keys.clone(),
             ..Ui::new(options.theme)
         },
         snapshot: (options.narrow)(handle.snapshot()),
@@ -175,7 +179,7 @@ impl Dashboard<'_> {
             // A new size needs nothing but the next frame, which asks for it.
             Event::Key(key) if key.kind != KeyEventKind::Release => {
                 let here = self.ui.here(self.status.has_time());
-                if let Some(action) = keymap::lookup(here, *key) {
+                if let Some(action) = keymap::lookup(&self.ui.keys, here, *key) {
                     let effects = update(&mut self.ui, &self.snapshot, &self.status, action);
                     for effect in effects {
                         if self.carry_out(effect, session)? {

@@ -88,7 +88,7 @@ impl Bench {
 
     pub(crate) fn key(&mut self, key: Key) -> &mut Self {
         let here = self.ui.here(self.status.mode == Mode::Replay);
-        if let Some(action) = keymap::lookup(here, event(key)) {
+        if let Some(action) = keymap::lookup(&self.ui.keys, here, event(key)) {
             self.act(action);
         }
         self

@@ -1,10 +1,15 @@
 //! Every key in one table: the footer, the help page and `docs/keys.md` are made from it.
 
+mod own;
+
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::screen::Screen;
+
+pub use own::{Keys, Refused, Wanted, name};
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,12 +175,12 @@ pub struct Here {
 }
 
 /// One row of the table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Binding {
     /// Where it holds.
     pub context: Context,
     /// Its keys; the first is the one shown in the footer.
-    pub keys: &'static [Key],
+    pub keys: Cow<'static, [Key]>,
     /// What it does.
     pub action: Action,
     /// What it does, in words.
@@ -239,7 +244,7 @@ const fn bind(
 ) -> Binding {
     Binding {
         context,
-        keys,
+        keys: Cow::Borrowed(keys),
         action,
         help,
         footer,
@@ -341,12 +346,12 @@ pub const KEYMAP: &[Binding] = &[
     bind(Everywhere, &[key('q'), Key::Ctrl('c')], Quit, "", "quit; the job goes on"),
 ];
 
-/// What a key means here.
+/// What a key of this table means here.
 #[must_use]
-pub fn lookup(here: Here, event: KeyEvent) -> Option<Action> {
+pub fn lookup(table: &[Binding], here: Here, event: KeyEvent) -> Option<Action> {
     let key = Key::of(event)?;
     for context in Context::ALL.into_iter().filter(|c| c.holds(here)) {
-        let bound = KEYMAP
+        let bound = table
             .iter()
             .find(|b| b.context == context && b.keys.contains(&key));
         if let Some(binding) = bound {
@@ -360,10 +365,10 @@ pub fn lookup(here: Here, event: KeyEvent) -> Option<Action> {
 }
 
 /// What the footer shows here: key and word, the most special first.
-pub fn footer(here: Here) -> impl Iterator<Item = (String, &'static str)> {
+pub fn footer(table: &[Binding], here: Here) -> impl Iterator<Item = (String, &'static str)> {
     let contexts = Context::ALL.into_iter().filter(move |c| c.holds(here));
     let rows = contexts.flat_map(|c| {
-        KEYMAP
+        table
             .iter()
             .filter(move |b| b.context == c && !b.footer.is_empty())
     });
@@ -382,7 +387,7 @@ pub fn footer(here: Here) -> impl Iterator<Item = (String, &'static str)> {
 /// The keys of a binding as text: `Up, k`.
 #[must_use]
 pub fn names(binding: &Binding) -> String {
-    list(binding.keys)
+    list(&binding.keys)
 }
 
 /// Keys as text.
@@ -395,12 +400,14 @@ pub(super) fn list(keys: &[Key]) -> String {
 #[must_use]
 pub fn markdown() -> String {
     let mut out =
-        "# Keys of the dashboard\n\nMade from the program's own table; `?` shows it, too.\n"
+        "# Keys of the dashboard\n\nMade from the program's own table; `?` shows it, too. \
+         What has a name can have other keys, in `config.toml` (see the README):\n\n\
+         ```toml\n[keys]\ncopy = \"c\"\nnext-finding = [\"f\", \"Ctrl-N\"]\nfollow = \"F\"\n```\n"
             .to_owned();
     for context in Context::ALL {
         let _ = writeln!(
             out,
-            "\n## {}\n\n| key | what it does |\n| --- | --- |",
+            "\n## {}\n\n| key | what it does | name |\n| --- | --- | --- |",
             context.title()
         );
         for binding in KEYMAP.iter().filter(|b| b.context == context) {
@@ -409,7 +416,8 @@ pub fn markdown() -> String {
                 .iter()
                 .map(|k| format!("`{}`", k.name()))
                 .collect();
-            let _ = writeln!(out, "| {} | {} |", keys.join(", "), binding.help);
+            let name = name(binding).map_or_else(String::new, |name| format!("`{name}`"));
+            let _ = writeln!(out, "| {} | {} | {name} |", keys.join(", "), binding.help);
         }
     }
     out

@@ -1,6 +1,6 @@
 //! All that can be done, from the key table: `:` lists it, and what is typed narrows the list.
 
-use super::keymap::{self, Action, Binding, Context, Here, KEYMAP, Key};
+use super::keymap::{self, Action, Binding, Context, Here, Key};
 use super::screen::Screen;
 use super::ui::Ui;
 
@@ -34,7 +34,7 @@ pub fn entries(ui: &Ui, replay: bool) -> Vec<Entry> {
         let text = format!("{} {} {also}", entry.text, binding.footer).to_lowercase();
         words.iter().all(|word| text.contains(word))
     };
-    all(here)
+    all(&ui.keys, here)
         .into_iter()
         .filter(found)
         .map(|(_, e)| e)
@@ -72,11 +72,11 @@ fn also_called(action: Action) -> &'static str {
     }
 }
 
-fn all(here: Here) -> Vec<(&'static Binding, Entry)> {
+fn all(table: &[Binding], here: Here) -> Vec<(&Binding, Entry)> {
     let mut listed: Vec<(&Binding, Entry)> = Vec::new();
     let mut taken: Vec<Key> = Vec::new();
     let of = |context: Context| {
-        let bindings = KEYMAP.iter().filter(move |b| b.context == context);
+        let bindings = table.iter().filter(move |b| b.context == context);
         bindings.filter(|b| b.action != Action::Palette)
     };
     for context in Context::ALL.into_iter().filter(|c| c.holds(here)) {
@@ -97,7 +97,7 @@ fn all(here: Here) -> Vec<(&'static Binding, Entry)> {
                 (other.action, other.help) == (binding.action, binding.help)
             };
             if !listed.iter().any(same) {
-                listed.push((binding, entry(binding, binding.keys, Some(screen))));
+                listed.push((binding, entry(binding, &binding.keys, Some(screen))));
             }
         }
     }

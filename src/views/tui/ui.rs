@@ -10,7 +10,7 @@ use crate::engine::line::Place;
 use crate::engine::recent::Whose;
 use crate::engine::snapshot::{RankView, Snapshot};
 
-use super::keymap::Here;
+use super::keymap::{Here, Keys};
 use super::level::Level;
 use super::screen::Screen;
 use super::screen::collectives;
@@ -21,6 +21,8 @@ use super::theme::Theme;
 /// The state of the dashboard.
 #[derive(Debug, Default)]
 pub struct Ui {
+    /// What keys mean.
+    pub keys: Keys,
     /// The screen that is shown.
     pub screen: Screen,
     /// Screens to go back to.

@@ -166,7 +166,7 @@ fn help_took(ui: &mut Ui, action: Action) -> bool {
             return false;
         }
     };
-    ui.help_top = moved(ui.help_top, by, super::screen::help::rows());
+    ui.help_top = moved(ui.help_top, by, super::screen::help::rows(&ui.keys));
     true
 }
 

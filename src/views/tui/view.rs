@@ -168,7 +168,7 @@ fn footer(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         return;
     }
     pen.put(Tone::Plain, " ");
-    for (key, word) in keymap::footer(ui.here(scene.status.has_time())) {
+    for (key, word) in keymap::footer(&ui.keys, ui.here(scene.status.has_time())) {
         if pen.room() < key.len() + word.len() + 3 {
             break;
         }

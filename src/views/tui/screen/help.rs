@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 
 use crate::engine::vocab::Phase;
-use crate::views::tui::keymap::{Context, KEYMAP, names};
+use crate::views::tui::keymap::{Binding, Context, names};
 use crate::views::tui::theme::Tone;
 use crate::views::tui::view::Scene;
 use crate::views::tui::widget::pen::Pen;
@@ -29,11 +29,11 @@ const SIGNS: &[(&str, &str)] = &[
 type Row = (Option<String>, String);
 
 /// Rows of the page in one column.
-pub(in crate::views::tui) fn rows() -> usize {
-    content().len()
+pub(in crate::views::tui) fn rows(table: &[Binding]) -> usize {
+    content(table).len()
 }
 
-fn content() -> Vec<Row> {
+fn content(table: &[Binding]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let order = [Context::Everywhere, Context::Replay, Context::Lists];
     let special = Context::ALL.into_iter().filter(|c| !order.contains(c));
@@ -42,7 +42,7 @@ fn content() -> Vec<Row> {
             rows.push((None, String::new()));
         }
         rows.push((None, context.title().to_owned()));
-        for binding in KEYMAP.iter().filter(|b| b.context == context) {
+        for binding in table.iter().filter(|b| b.context == context) {
             rows.push((Some(names(binding)), binding.help.to_owned()));
         }
     }
@@ -70,7 +70,7 @@ fn content() -> Vec<Row> {
 impl Widget for &Help<'_> {
     fn render(self, area: Rect, buf: &mut Buffer) {
         let ui = self.0.ui;
-        let rows = content();
+        let rows = content(&ui.keys);
         let keys = rows
             .iter()
             .filter_map(|r| r.0.as_ref())

@@ -1,37 +1,40 @@
 //! The user's own defaults, from a file; an option on the command line outweighs them.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::app::replay::SPEEDS;
 use crate::engine::catalog::RuleError;
 use crate::error::InputError;
+use crate::views::tui::keymap::{Keys, Refused, Wanted};
 
 /// A larger file is not this one.
 const LARGEST: u64 = 1 << 16;
 
-/// How fast a replay can play.
-pub const SPEEDS: std::ops::RangeInclusive<f64> = 0.1..=1_000.0;
-
 /// What can be set in the file.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Config {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Config {
     /// Colours of the dashboard.
-    pub theme: Option<ThemeName>,
+    pub(crate) theme: Option<ThemeName>,
     /// Draw with ASCII characters only.
-    pub ascii: bool,
+    pub(crate) ascii: bool,
     /// How fast replays and demos play.
-    pub speed: Option<f64>,
+    pub(crate) speed: Option<f64>,
+    /// Keys of the dashboard.
+    pub(crate) keys: Keys,
 }
 
 /// Colours of the dashboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum ThemeName {
+pub(crate) enum ThemeName {
     /// Light where the terminal says by COLORFGBG that it is, else dark.
     Auto,
     /// For a dark background: the terminal's own colours.
@@ -44,7 +47,7 @@ pub enum ThemeName {
 
 /// Why the file is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unusable {
+pub(crate) enum Unusable {
     /// It cannot be read.
     Unread(InputError),
     /// Something in it is wrong; shown in the file, as for rules.
@@ -58,6 +61,28 @@ struct Written {
     theme: Option<ThemeName>,
     ascii: Option<bool>,
     speed: Option<Spanned<f64>>,
+    #[serde(default)]
+    keys: BTreeMap<Spanned<String>, OneOrMore>,
+}
+
+/// Keys of one action.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a key is a text such as \"Ctrl-N\", or a list of such"
+)]
+enum OneOrMore {
+    One(Spanned<String>),
+    More(Vec<Spanned<String>>),
+}
+
+impl OneOrMore {
+    fn all(&self) -> &[Spanned<String>] {
+        match self {
+            Self::One(key) => std::slice::from_ref(key),
+            Self::More(keys) => keys,
+        }
+    }
 }
 
 impl Config {
@@ -65,7 +90,7 @@ impl Config {
     ///
     /// # Errors
     /// If there is one and it cannot be used; the defaults hold then.
-    pub fn read() -> Result<Self, Unusable> {
+    pub(crate) fn read() -> Result<Self, Unusable> {
         let folder = |name| env::var_os(name).map(PathBuf::from);
         match place(folder("XDG_CONFIG_HOME"), folder("HOME")) {
             Some(path) => Self::read_file(&path),
@@ -96,9 +121,9 @@ impl Config {
     ///
     /// # Errors
     /// If something in it is wrong.
-    pub fn parse(path: &str, text: &str) -> Result<Self, Box<RuleError>> {
+    fn parse(path: &str, text: &str) -> Result<Self, Box<RuleError>> {
         let hint = "the defaults are used until this is right; the keys are \
-                    theme (auto, dark, light, mono), ascii (true, false) and speed (0.1 to 1000)";
+                    theme (auto, dark, light, mono), ascii (true, false), speed (0.1 to 1000) and the table keys";
         let written: Written = toml::from_str(text).map_err(|error| {
             let message = error.message().lines().next().unwrap_or("it is no TOML");
             let fault = RuleError::new(path, text, message).hint(hint);
@@ -116,8 +141,49 @@ impl Config {
             theme: written.theme,
             ascii: written.ascii.unwrap_or_default(),
             speed: speed.map(Spanned::into_inner),
+            keys: own_keys(&written.keys).map_err(|(span, message, hint)| {
+                Box::new(RuleError::new(path, text, message).at(span).hint(hint))
+            })?,
         })
     }
+}
+
+/// A fault: where, what, and what to do.
+type Fault = (Range<usize>, String, &'static str);
+
+/// The table of keys with those of the file.
+fn own_keys(written: &BTreeMap<Spanned<String>, OneOrMore>) -> Result<Keys, Fault> {
+    let all: Vec<(&Spanned<String>, &[Spanned<String>])> = written
+        .iter()
+        .map(|(name, keys)| (name, keys.all()))
+        .collect();
+    let want = |(name, keys): &(&Spanned<String>, &[Spanned<String>])| Wanted {
+        action: name.get_ref().clone(),
+        keys: keys.iter().map(|key| key.get_ref().clone()).collect(),
+    };
+    let wanted: Vec<Wanted> = all.iter().map(want).collect();
+    Keys::with(&wanted).map_err(|refused| match refused {
+        Refused::Action(at) => (
+            all[at].0.span(),
+            format!("no action is called `{}`", all[at].0.get_ref()),
+            "docs/keys.md has the names",
+        ),
+        Refused::NoKey(at) => (
+            all[at].0.span(),
+            format!("`{}` would have no key", all[at].0.get_ref()),
+            "leave it out to keep its own key",
+        ),
+        Refused::Key(at, nth) => (
+            all[at].1[nth].span(),
+            format!("no key is called `{}`", all[at].1[nth].get_ref()),
+            "a character, Ctrl-A, F1, Enter, Esc, Tab, Space, Up, PgDn, Home, Backspace ...",
+        ),
+        Refused::Taken(at, nth, by) => (
+            all[at].1[nth].span(),
+            format!("`{}` already means {by}", all[at].1[nth].get_ref()),
+            "give that action another key in this table, too",
+        ),
+    })
 }
 
 /// Where the file is; a relative folder of the environment counts for nothing.
@@ -148,14 +214,12 @@ mod tests {
     #[test]
     fn keys_are_understood() {
         let config = |text: &str| Config::parse("config.toml", text);
-        assert_eq!(config(""), Ok(Config::default()));
+        let empty = config("").unwrap();
+        assert_eq!((empty.theme, empty.ascii, empty.speed), (None, false, None));
+        let full = config("theme = \"light\"\nascii = true\nspeed = 2.5\n").unwrap();
         assert_eq!(
-            config("theme = \"light\"\nascii = true\nspeed = 2.5\n"),
-            Ok(Config {
-                theme: Some(ThemeName::Light),
-                ascii: true,
-                speed: Some(2.5),
-            })
+            (full.theme, full.ascii, full.speed),
+            (Some(ThemeName::Light), true, Some(2.5))
         );
     }
 
@@ -173,11 +237,28 @@ mod tests {
             ("ascii = true\nascii = 1", 2, "duplicate key"),
             ("ascii = \"yes\"", 1, "invalid type"),
             ("theme = ", 1, "string values must be quoted"),
+            ("[keys]\n\nfolow = \"F\"", 3, "no action is called `folow`"),
+            ("[keys]\nfollow = []", 2, "`follow` would have no key"),
+            (
+                "[keys]\nfollow = [\"F\",\n\"Hyper-F\"]",
+                3,
+                "no key is called `Hyper-F`",
+            ),
+            (
+                "[keys]\nfollow = \"s\"",
+                2,
+                "`s` already means `save` (save a report)",
+            ),
+            (
+                "[keys]\nsave = \"Ctrl-C\"",
+                2,
+                "`Ctrl-C` already means `quit`",
+            ),
+            ("[keys]\nfollow = 3", 2, "a key is a text"),
         ] {
             let shown = Config::parse("config.toml", text).unwrap_err().to_string();
             let place = format!("config.toml:{line}:");
             assert!(shown.contains(&place) && shown.contains(said), "{shown}");
-            assert!(shown.contains("the defaults are used"), "{shown}");
         }
     }
 }
