@@ -58,12 +58,12 @@ pub struct Report {
 /// Reads and diagnoses. Saved logs carry no arrival times, so none are given to the engine: a
 /// file's own times prove nothing. Journals carry theirs.
 #[must_use]
-pub fn run(plan: &Plan, mut engine: Engine) -> Report {
-    run_told(plan, &mut engine, &mut |_| ())
+pub fn run(plan: &Plan, engine: Engine) -> Report {
+    run_told(plan, engine, &mut |_| ())
 }
 
-/// The same with an engine that stays the caller's; `tell` hears now and then how far it has got.
-pub fn run_told(plan: &Plan, engine: &mut Engine, tell: &mut dyn FnMut(Progress)) -> Report {
+/// The same; `tell` hears now and then how far it has got.
+pub fn run_told(plan: &Plan, engine: Engine, tell: &mut dyn FnMut(Progress)) -> Report {
     let found = Discoverer::new(&plan.paths).search();
     let files = || found.logs.iter().chain(&found.dumps);
     let meter = Meter::new(files().count(), files().map(|log| log.len).sum(), tell);
@@ -173,7 +173,7 @@ pub fn no_logs(paths: &[PathBuf]) -> InputError {
 }
 
 struct Reading<'a> {
-    engine: &'a mut Engine,
+    engine: Engine,
     meter: Meter<'a>,
     reader: Reader,
     next: u32,

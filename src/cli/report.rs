@@ -104,10 +104,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> anyhow::Result<u8> {
     };
     let (rules, sound) = common.rule_files();
     let mut line = progress::Line::new();
-    let mut engine = new_engine(&rules, false);
-    let report = report::run_told(&plan, &mut engine, &mut |at| line.tell(&at));
-    // The program ends next: to take apart what is known of each rank would only take time.
-    std::mem::forget(engine);
+    let report = report::run_told(&plan, new_engine(&rules, false), &mut |at| line.tell(&at));
     drop(line);
     if common.verbose {
         messages::inputs(&report.taken, &report.passed_over);

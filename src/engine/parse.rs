@@ -16,14 +16,18 @@ use super::vocab::LineClass;
 pub use literals::{LITERALS, Literals};
 pub use nccl_net::split_address;
 
-/// True if a message of this class is a call or a channel's connection: seldom the same twice.
+/// True if a message of this class looks like a call or a channel's connection: seldom the same twice,
+/// so that remembering it is not worth while. A guess, made for every line.
 #[inline]
 #[must_use]
 pub fn is_frequent(class: LineClass, message: &[u8]) -> bool {
+    // How long the names of calls are, the usual ones first.
+    const NAMES: [usize; 7] = [9, 13, 4, 6, 7, 8, 10];
+    let is_call = |name: &usize| message.get(*name..*name + 4) == Some(b": op");
     class == LineClass::NcclInfo
         && match message.first() {
             Some(b'C') => message.starts_with(b"Channel "),
-            Some(b'A' | b'R' | b'B' | b'S' | b'G' | b'P' | b'W') => nccl_coll::begins(message),
+            Some(b'A' | b'R' | b'B' | b'S' | b'G' | b'P' | b'W') => NAMES.iter().any(is_call),
             _ => false,
         }
 }
