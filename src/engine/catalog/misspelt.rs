@@ -1,5 +1,7 @@
 //! Names of variables that are nearly right: nobody reads them, and nothing tells.
 
+use std::sync::LazyLock;
+
 use super::variables::{self, Kind};
 
 /// Names with NCCL's prefix that others read: images and build files, PyTorch up to 2.1, plugins.
@@ -101,7 +103,7 @@ const PORTS: [&str; 6] = ["CNCL", "ECCL", "HCCL", "MCCL", "RCCL", "XCCL"];
 #[must_use]
 pub fn meant(name: &str) -> Option<&'static str> {
     let port = |word: &str| PORTS.contains(&word);
-    let known = variables::names().any(|known| known == name)
+    let known = variables::find(name).is_some()
         || OF_OTHERS.contains(&name)
         || OF_TORCH.contains(&name)
         || name.split('_').take(2).any(port);
@@ -113,31 +115,38 @@ pub fn meant(name: &str) -> Option<&'static str> {
         return Some(right);
     }
     let room = if name.len() >= 14 { 2 } else { 1 };
-    let near = candidates()
-        .filter_map(|known| Some((distance(name, known, room)?, known)))
-        .filter(|(_, known)| is_still_read(known))
+    let near = RIGHT
+        .iter()
+        .filter_map(|right| Some((distance(name, right.name, room)?, right.name)))
         .min();
-    near.map(|(_, known)| known)
-        .or_else(|| candidates().find(|known| same_words(name, known) && is_still_read(known)))
+    near.map(|(_, right)| right).or_else(|| {
+        let words = sorted_words(name);
+        let same = RIGHT.iter().find(|right| right.words == words);
+        same.map(|right| right.name)
+    })
 }
 
-/// No name that only old versions know is a good advice.
-fn is_still_read(name: &str) -> bool {
-    variables::find(name).is_none_or(|known| known.kind != Kind::Removed)
+/// A name that may have been meant: none that only old versions know is a good advice.
+struct Right {
+    name: &'static str,
+    words: Vec<&'static str>,
 }
 
-fn candidates() -> impl Iterator<Item = &'static str> {
-    variables::names().chain(OF_TORCH)
-}
-
-/// `NCCL_DISABLE_P2P` for `NCCL_P2P_DISABLE`.
-fn same_words(a: &str, b: &str) -> bool {
-    let words = |name: &str| -> Vec<String> {
-        let mut words: Vec<String> = name.split('_').map(str::to_owned).collect();
-        words.sort();
-        words
+static RIGHT: LazyLock<Vec<Right>> = LazyLock::new(|| {
+    let read = variables::all().filter(|known| known.kind != Kind::Removed);
+    let names = read.map(|known| known.name).chain(OF_TORCH);
+    let right = |name| Right {
+        name,
+        words: sorted_words(name),
     };
-    a.len() == b.len() && words(a) == words(b)
+    names.map(right).collect()
+});
+
+/// Equal for `NCCL_DISABLE_P2P` and `NCCL_P2P_DISABLE`.
+fn sorted_words(name: &str) -> Vec<&str> {
+    let mut words: Vec<&str> = name.split('_').collect();
+    words.sort_unstable();
+    words
 }
 
 /// Names are compared up to this length.
@@ -225,11 +234,12 @@ mod tests {
 
     #[test]
     fn what_is_read_is_not_misspelt() {
-        for known in candidates().chain(OF_OTHERS) {
+        let read = variables::all().map(|known| known.name);
+        for known in read.chain(OF_TORCH).chain(OF_OTHERS) {
             assert_eq!(meant(known), None, "{known}");
         }
         for (wrong, right) in FROM_MEMORY {
-            assert!(candidates().any(|known| known == right), "{wrong}: {right}");
+            assert!(RIGHT.iter().any(|r| r.name == right), "{wrong}: {right}");
         }
     }
 

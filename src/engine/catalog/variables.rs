@@ -1,7 +1,11 @@
 //! The variables that NCCL 2.3 to 2.32 read, and those of others that choose addresses: `variables.tsv`.
 
+use std::sync::LazyLock;
+
 /// The table, sorted by name.
 const TABLE: &str = include_str!("variables.tsv");
+/// Its rows.
+static ROWS: LazyLock<Vec<Variable>> = LazyLock::new(|| TABLE.lines().filter_map(row).collect());
 
 /// What a variable is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,19 +41,14 @@ pub struct Variable {
 
 /// Every variable, sorted by name.
 pub fn all() -> impl Iterator<Item = Variable> {
-    TABLE.lines().filter_map(row)
-}
-
-/// The names of all, without reading the rest of their rows.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    let first = |line: &'static str| line.split_once('\t').map(|(name, _)| name);
-    TABLE.lines().skip(1).filter_map(first)
+    ROWS.iter().copied()
 }
 
 /// The variable with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<Variable> {
-    all().find(|v| v.name == name)
+    let at = ROWS.binary_search_by_key(&name, |variable| variable.name);
+    Some(ROWS[at.ok()?])
 }
 
 fn row(line: &'static str) -> Option<Variable> {
