@@ -62,7 +62,7 @@ struct Written {
     ascii: Option<bool>,
     speed: Option<Spanned<f64>>,
     #[serde(default)]
-    keys: BTreeMap<Spanned<String>, OneOrMore>,
+    keys: BTreeMap<Spanned<String>, Spanned<OneOrMore>>,
 }
 
 /// Keys of one action.
@@ -72,12 +72,12 @@ struct Written {
     expecting = "a key is a text such as \"Ctrl-N\", or a list of such"
 )]
 enum OneOrMore {
-    One(Spanned<String>),
-    More(Vec<Spanned<String>>),
+    One(String),
+    More(Vec<String>),
 }
 
 impl OneOrMore {
-    fn all(&self) -> &[Spanned<String>] {
+    fn all(&self) -> &[String] {
         match self {
             Self::One(key) => std::slice::from_ref(key),
             Self::More(keys) => keys,
@@ -152,35 +152,32 @@ impl Config {
 type Fault = (Range<usize>, String, &'static str);
 
 /// The table of keys with those of the file.
-fn own_keys(written: &BTreeMap<Spanned<String>, OneOrMore>) -> Result<Keys, Fault> {
-    let all: Vec<(&Spanned<String>, &[Spanned<String>])> = written
-        .iter()
-        .map(|(name, keys)| (name, keys.all()))
-        .collect();
-    let want = |(name, keys): &(&Spanned<String>, &[Spanned<String>])| Wanted {
+fn own_keys(written: &BTreeMap<Spanned<String>, Spanned<OneOrMore>>) -> Result<Keys, Fault> {
+    let all: Vec<_> = written.iter().collect();
+    let want = |(name, keys): &(&Spanned<String>, &Spanned<OneOrMore>)| Wanted {
         action: name.get_ref().clone(),
-        keys: keys.iter().map(|key| key.get_ref().clone()).collect(),
+        keys: keys.get_ref().all().to_vec(),
     };
     let wanted: Vec<Wanted> = all.iter().map(want).collect();
     Keys::with(&wanted).map_err(|refused| match refused {
         Refused::Action(at) => (
             all[at].0.span(),
-            format!("no action is called `{}`", all[at].0.get_ref()),
+            format!("no action is called `{}`", wanted[at].action),
             "docs/keys.md has the names",
         ),
         Refused::NoKey(at) => (
-            all[at].0.span(),
-            format!("`{}` would have no key", all[at].0.get_ref()),
+            all[at].1.span(),
+            format!("`{}` would have no key", wanted[at].action),
             "leave it out to keep its own key",
         ),
         Refused::Key(at, nth) => (
-            all[at].1[nth].span(),
-            format!("no key is called `{}`", all[at].1[nth].get_ref()),
+            all[at].1.span(),
+            format!("no key is called `{}`", wanted[at].keys[nth]),
             "a character, Ctrl-A, F1, Enter, Esc, Tab, Space, Up, PgDn, Home, Backspace ...",
         ),
         Refused::Taken(at, nth, by) => (
-            all[at].1[nth].span(),
-            format!("`{}` already means {by}", all[at].1[nth].get_ref()),
+            all[at].1.span(),
+            format!("`{}` already means {by}", wanted[at].keys[nth]),
             "give that action another key in this table, too",
         ),
     })
@@ -241,7 +238,7 @@ mod tests {
             ("[keys]\nfollow = []", 2, "`follow` would have no key"),
             (
                 "[keys]\nfollow = [\"F\",\n\"Hyper-F\"]",
-                3,
+                2,
                 "no key is called `Hyper-F`",
             ),
             (
