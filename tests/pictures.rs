@@ -104,7 +104,7 @@ const PICTURES: &[Picture] = &[
         name: "env",
         title: "Environment",
         shows: "Settings and versions: what differs between ranks stands first.",
-        of: Logs("algo-mismatch"),
+        of: Logs("nchannels-mismatch"),
         keys: "7",
     },
     Picture {

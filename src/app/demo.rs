@@ -44,6 +44,12 @@ pub const CASES: &[Case] = &[
         journal: include_bytes!("../../fixtures/journals/rank-killed-16.journal"),
     },
     Case {
+        name: "version-mix",
+        about: "two ranks load different versions of NCCL and never get through start-up",
+        look: "7 shows the versions",
+        journal: include_bytes!("../../fixtures/journals/version-mix.journal"),
+    },
+    Case {
         name: "p2p-off",
         about: "a forgotten NCCL_P2P_DISABLE=1 sends traffic through host memory",
         look: "3 shows the fix",
