@@ -286,6 +286,23 @@ fn a_wrong_sum_is_found() {
 }
 
 #[test]
+fn a_sum_that_is_no_number_is_wrong() {
+    for (fault, name, words) in [
+        ("nan", "all-reduce of ones", "element 0 is NaN, not 2"),
+        ("late-nan", "all-reduce sum bfloat16", "wrong results: "),
+    ] {
+        let setting = format!("UNHANG_STANDIN={fault}");
+        let (code, json) = Test::new(&["--ranks-per-gpu", "2", "--env", &setting]).json();
+        assert_eq!(code, Some(10), "{json:#}");
+        let said = json["fault"].as_str().unwrap();
+        assert!(said.contains(words), "{said}");
+        let wrong = json["checks"]["wrong"].as_array().unwrap();
+        assert!(wrong.iter().any(|wrong| wrong == name), "{json:#}");
+        assert_eq!(json["conclusion"]["name"], "wrong-data", "{json:#}");
+    }
+}
+
+#[test]
 fn data_that_is_changed_on_its_way_names_the_link() {
     let args = [
         "--ranks-per-gpu",

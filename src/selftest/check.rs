@@ -3,6 +3,8 @@
 //! Values are whole numbers small enough that every sum is exact in every data type, so that got and
 //! expected must be equal whatever the order of the additions.
 
+use serde::{Deserialize, Serialize};
+
 use super::plan::Op;
 
 /// Data types that are tested.
@@ -72,6 +74,63 @@ impl Dtype {
             (Self::Int32, &[a, b, c, d]) => f64::from(i32::from_le_bytes([a, b, c, d])),
             (Self::Bfloat16, &[a, b]) => f64::from(f32::from_le_bytes([0, 0, a, b])),
             _ => f64::NAN,
+        }
+    }
+}
+
+/// An element that is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Differs {
+    /// Which.
+    pub element: u64,
+    /// What it is; a word in JSON where it is no number, since JSON has none for that.
+    #[serde(with = "any_float")]
+    pub got: f64,
+    /// What it should be.
+    pub expected: f64,
+}
+
+impl Differs {
+    /// The first of these (got, expected) that differ. What is no number differs from every number.
+    #[must_use]
+    pub fn first(pairs: impl Iterator<Item = (f64, f64)>) -> Option<Self> {
+        (0..).zip(pairs).find_map(|(element, (got, expected))| {
+            #[expect(clippy::float_cmp, reason = "whole numbers, exact in every data type")]
+            let differs = got != expected;
+            differs.then_some(Self {
+                element,
+                got,
+                expected,
+            })
+        })
+    }
+}
+
+/// A float as a number, or as `NaN`, `inf` or `-inf`.
+mod any_float {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(f64),
+        Word(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+        let written = if value.is_finite() {
+            Written::Number(*value)
+        } else {
+            Written::Word(value.to_string())
+        };
+        written.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+        match Written::deserialize(from)? {
+            Written::Number(value) => Ok(value),
+            Written::Word(word) => word.parse().map_err(D::Error::custom),
         }
     }
 }
@@ -193,16 +252,14 @@ impl Check {
         }
     }
 
-    /// The first element that is wrong: where, got, expected.
+    /// The first element that is wrong.
     #[must_use]
-    pub fn first_wrong(&self, rank: u32, ranks: u32, got: &[u8]) -> Option<(u64, f64, f64)> {
-        (0..self.gets(ranks)).find_map(|at| {
+    pub fn first_wrong(&self, rank: u32, ranks: u32, got: &[u8]) -> Option<Differs> {
+        let pair = |at| {
             let expected = f64::from(self.expected(rank, ranks, at));
-            let got = self.dtype.decode(got, at);
-            #[expect(clippy::float_cmp, reason = "whole numbers, exact in every data type")]
-            let wrong = got != expected;
-            wrong.then_some((at as u64, got, expected))
-        })
+            (self.dtype.decode(got, at), expected)
+        };
+        Differs::first((0..self.gets(ranks)).map(pair))
     }
 }
 
@@ -284,7 +341,12 @@ mod tests {
                     let last = got.len() - check.dtype.size();
                     got[last + check.dtype.size() - 1] ^= 0x40;
                     let wrong = check.first_wrong(rank, ranks, &got).expect("wrong");
-                    assert_eq!(wrong.0 as usize, check.gets(ranks) - 1, "{}", check.name());
+                    assert_eq!(
+                        wrong.element as usize,
+                        check.gets(ranks) - 1,
+                        "{}",
+                        check.name()
+                    );
                 }
             }
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{self, Check, Dtype, Reduce};
+use super::check::{self, Check, Differs, Dtype, Reduce};
 use super::nccl::{self, Comm, Device, Failed, ID_BYTES};
 use super::plan::{Op, Sizes};
 use super::protocol::{Event, Step};
@@ -257,17 +257,20 @@ fn first(task: &Task, device: &Device, comm: &Comm<'_>) -> Result<(), Failed> {
     let got = device.download(&sums)?;
     device.wait()?;
     let expected = f64::from(task.world);
-    let wrong = (0..COUNT)
-        .map(|at| (at as u64, Dtype::Float32.decode(&got, at), expected))
-        .find(|(_, got, expected)| (got - expected).abs() > 0.0);
+    let pair = |at| (Dtype::Float32.decode(&got, at), expected);
+    let wrong = Differs::first((0..COUNT).map(pair));
     tell(&Event::Check {
         what: "all-reduce of ones".to_owned(),
         wrong,
     });
     match wrong {
         None => Ok(()),
-        Some((at, got, expected)) => Err(Failed {
-            what: format!("the sum of ones is wrong: element {at} is {got}, not {expected}"),
+        Some(Differs {
+            element,
+            got,
+            expected,
+        }) => Err(Failed {
+            what: format!("the sum of ones is wrong: element {element} is {got}, not {expected}"),
             detail: None,
         }),
     }
@@ -344,7 +347,7 @@ fn compare(
     device: &Device,
     comm: &Comm<'_>,
     check: &Check,
-) -> Result<Option<(u64, f64, f64)>, Failed> {
+) -> Result<Option<Differs>, Failed> {
     let send = device.upload(&check.input(task.rank, task.world))?;
     let mut recv = device.zeros(check.gets(task.world) * check.dtype.size())?;
     comm.enqueue(

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::check;
+use super::check::{self, Differs};
 use super::child::WRONG_MEMORY;
 use super::outcome::{Fault, Outcome};
 use super::protocol::Step;
@@ -108,8 +108,8 @@ pub(super) fn listed<'a>(
 fn wrong_data(outcome: &Outcome) -> Conclusion {
     let ranks: BTreeSet<u32> = outcome.wrong.iter().map(|wrong| wrong.1).collect();
     let ranks: Vec<u32> = ranks.into_iter().collect();
-    let sender = |(name, rank, element, ..): &(String, u32, u64, f64, f64)| {
-        let from = check::sender(name, *rank, outcome.world, *element)?;
+    let sender = |(name, rank, wrong): &(String, u32, Differs)| {
+        let from = check::sender(name, *rank, outcome.world, wrong.element)?;
         (from != *rank).then_some((from, *rank))
     };
     let mut links: BTreeSet<(u32, u32)> = outcome.wrong.iter().filter_map(sender).collect();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::check::Differs;
 use super::launcher::Place;
 use super::outcome::{Fault, Hop, Outcome, RankOutcome, Timed, fault};
 use super::plan::Plan;
@@ -37,7 +38,7 @@ struct Told {
     rank: RankOutcome,
     interrupted: bool,
     right: BTreeSet<String>,
-    wrong: Vec<(String, u32, u64, f64, f64)>,
+    wrong: Vec<(String, u32, Differs)>,
     timed: Vec<Timed>,
     hops: Vec<Hop>,
     /// Of a rank that failed.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::check::Differs;
 use super::plan::Op;
 use super::protocol::Step;
 use super::tuning::Chosen;
@@ -220,8 +221,8 @@ pub struct Outcome {
     pub ranks: Vec<RankOutcome>,
     /// Checks that were right on every rank.
     pub right: BTreeSet<String>,
-    /// Checks that were not: (name, rank, element, got, expected).
-    pub wrong: Vec<(String, u32, u64, f64, f64)>,
+    /// Checks that were not: (name, rank, where).
+    pub wrong: Vec<(String, u32, Differs)>,
     /// What was timed.
     pub timed: Vec<Timed>,
     /// Why it did not pass.

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::check::Differs;
+
 /// In front of every line of the protocol.
 const MARK: &str = "@unhang ";
 /// A longer line is no line of the protocol.
@@ -95,8 +97,8 @@ pub enum Event {
     Check {
         /// `all-reduce sum float32`.
         what: String,
-        /// Where it differs first: element, got, expected.
-        wrong: Option<(u64, f64, f64)>,
+        /// Where it differs first.
+        wrong: Option<Differs>,
     },
     /// An operation was timed.
     Timed {
@@ -143,13 +145,41 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_no_number_is_heard() {
+        for (got, word) in [
+            (f64::NAN, "\"NaN\""),
+            (f64::INFINITY, "\"inf\""),
+            (f64::NEG_INFINITY, "\"-inf\""),
+        ] {
+            let said = Event::Check {
+                what: "all-reduce of ones".to_owned(),
+                wrong: Differs::first([(2.0, 2.0), (got, 2.0)].into_iter()),
+            };
+            let line = said.to_line();
+            assert!(line.contains(word), "{line}");
+            let Some(Event::Check {
+                wrong: Some(heard), ..
+            }) = Event::from_line(line.as_bytes())
+            else {
+                panic!("{line}");
+            };
+            assert_eq!((heard.element, heard.expected), (1, 2.0));
+            assert_eq!(heard.got.to_string(), got.to_string());
+        }
+    }
+
+    #[test]
     fn lines() {
         for event in [
             Event::Begin(Step::Init),
             Event::Id("00ff".to_owned()),
             Event::Check {
                 what: "all-reduce sum float32".to_owned(),
-                wrong: Some((3, 1.0, 2.0)),
+                wrong: Some(Differs {
+                    element: 3,
+                    got: 1.0,
+                    expected: 2.0,
+                }),
             },
             Event::Done,
         ] {

@@ -389,11 +389,8 @@ fn take(
         Event::Check { what, wrong: None } => *checks.entry(what).or_default() += 1,
         Event::Check {
             what,
-            wrong: Some((element, got, expected)),
-        } => {
-            let rank = rank.outcome.rank;
-            outcome.wrong.push((what, rank, element, got, expected));
-        }
+            wrong: Some(wrong),
+        } => outcome.wrong.push((what, rank.outcome.rank, wrong)),
         Event::Timed {
             op,
             bytes,

@@ -163,10 +163,12 @@ pub fn text(outcome: &Outcome, shared: bool, glyphs: Glyphs) -> String {
             outcome.right.len()
         ));
     }
-    for (what, rank, element, got, expected) in outcome.wrong.iter().take(8) {
+    for (what, rank, wrong) in outcome.wrong.iter().take(8) {
         line(&format!(
-            "  WRONG {what}: rank {rank}, element {element} is {}, not {expected}",
-            number(*got)
+            "  WRONG {what}: rank {rank}, element {} is {}, not {}",
+            wrong.element,
+            number(wrong.got),
+            wrong.expected
         ));
     }
     if !outcome.timed.is_empty() {

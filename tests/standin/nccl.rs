@@ -1,7 +1,8 @@
 //! A stand-in for NCCL: collectives over files in a folder, right unless told to be wrong.
 //!
 //! `UNHANG_STANDIN_DIR` is the folder; `UNHANG_STANDIN` lists faults: `hang-id`, `hang-init`, `hang-first`,
-//! `fail-init`, `crash-init`, `wrong-sum`, `wrong-wire` (what is received from another rank), `noise`, `slow`,
+//! `fail-init`, `crash-init`, `wrong-sum`, `wrong-wire` (what is received from another rank), `nan` and
+//! `late-nan` (a sum that is no number, at once or after the first all-reduce), `noise`, `slow`,
 //! `old-tuning` (lines of 2.22), `no-tuning`; `fail-init@NCCL_X` is one only where `NCCL_X` is set, and
 //! `fail-link-0-2` fails between those two GPUs. Built by `tests/selftest.rs`.
 
@@ -208,6 +209,9 @@ fn reduce(parts: &[Vec<u8>], kind: c_int, op: c_int) -> Vec<u8> {
     }
     if asked("wrong-sum") && out.len() > 8192 {
         out[n - 1] ^= 0x41;
+    }
+    if kind != 2 && (asked("nan") || asked("late-nan") && out.len() > 8192) {
+        out[..n].fill(0xff);
     }
     out
 }
