@@ -10,6 +10,8 @@ use unhang::engine::finding::Finding;
 use unhang::engine::snapshot::Snapshot;
 use unhang::engine::vocab::{Class, Role, Severity, State};
 
+#[path = "dumps/batches.rs"]
+mod batches;
 #[path = "common/drive.rs"]
 #[expect(dead_code, reason = "whole logs and dumps are given here")]
 mod drive;

@@ -80,7 +80,7 @@ impl Call {
             "_broadcast_oop" => "broadcast (part of an uneven all_gather)",
             "_reduce_oop" => "reduce (part of an uneven reduce_scatter)",
             "all_reduce_barrier" => "barrier",
-            "alltoall_base" => "all_to_all_single",
+            "alltoall_base" | "all_to_allv" | "alltoallv" => "all_to_all_single",
             name => name,
         }
     }
@@ -178,13 +178,19 @@ impl Call {
     }
 
     /// True if no rank can get through before all have come: its completion on one rank proves that the
-    /// others made the call.
+    /// others made the call. An uneven all-to-all may move nothing between two ranks, and these never meet.
     #[must_use]
     pub fn meets_everybody(&self) -> bool {
-        matches!(
-            self.kind.op.as_str(),
-            "all_reduce" | "all_gather" | "reduce_scatter" | "all_to_all" | "barrier"
-        )
+        let uneven = matches!(self.name.as_str(), "all_to_allv" | "alltoallv");
+        let op = self.kind.op.as_str();
+        let meets = [
+            "all_reduce",
+            "all_gather",
+            "reduce_scatter",
+            "all_to_all",
+            "barrier",
+        ];
+        meets.contains(&op) && !uneven
     }
 
     fn kind_of(&self) -> Kind {
@@ -197,7 +203,10 @@ impl Call {
             | "reduce_scatter_tensor_coalesced" => "reduce_scatter",
             "allreduce_coalesced" => "all_reduce",
             "all_reduce_barrier" => "barrier",
-            "alltoall_base" | "all_to_all_single" | "alltoall" => "all_to_all",
+            // Whether the split is even is each rank's own affair: the same sends and recvs move it.
+            "alltoall_base" | "all_to_all_single" | "alltoall" | "all_to_allv" | "alltoallv" => {
+                "all_to_all"
+            }
             name => name,
         };
         let (given, filled) = (elements(&self.inputs), elements(&self.outputs));
@@ -548,6 +557,9 @@ mod tests {
             call("nccl:all_to_all", &[&[1]], &[&[9]], "Float"),
         );
         assert_eq!(much.difference(&little), None);
+        let uneven = call("nccl:all_to_allv", &[&[9]], &[&[1]], "Float");
+        assert_eq!(much.difference(&uneven), None);
+        assert!(much.meets_everybody() && !uneven.meets_everybody());
         assert_eq!(base.words(), "all_gather_into_tensor of [4] Float");
     }
 

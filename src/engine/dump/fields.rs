@@ -152,7 +152,7 @@ struct Reader<'t, 'a> {
 
 impl Reader<'_, '_> {
     fn top(&mut self, top: Val) -> Result<(), DumpError> {
-        let (mut entries, mut config) = (None, None);
+        let (mut entries, mut config, mut status) = (None, None, None);
         let mut known = false;
         for (key, value) in self.tree.dict(top) {
             let Val::Text(key) = key else { continue };
@@ -162,6 +162,7 @@ impl Reader<'_, '_> {
                 b"rank" | b"global_rank" => self.dump.rank = number(self.tree, value),
                 b"entries" => entries = Some(value),
                 b"pg_config" => config = Some(value),
+                b"pg_status" => status = Some(value),
                 b"nccl_comm_state" => known = true,
                 _ => {}
             }
@@ -175,7 +176,34 @@ impl Reader<'_, '_> {
         if let Some(config) = config {
             self.config(config);
         }
+        if let Some(status) = status {
+            self.status(status);
+        }
         Ok(())
+    }
+
+    /// `{"0": {"last_enqueued_collective": 6, "last_started_collective": -1, "last_completed_collective": 5}}`, by the
+    /// process's own numbers. The default group has 0.
+    fn status(&mut self, status: Val) {
+        let tree = self.tree;
+        for (key, value) in tree.dict(status).take(limits::DUMP_GROUPS) {
+            let Some(id) = integer(tree, key) else {
+                continue;
+            };
+            let mut fields = tree.dict(value);
+            let enqueued = fields.find_map(|(key, value)| {
+                let Val::Text(key) = key else { return None };
+                let is = tree.bytes(key) == b"last_enqueued_collective";
+                is.then(|| number(tree, value))?
+            });
+            let is = |group: &Group| match group.pg_id {
+                Some(of) => of == id,
+                None => id == 0 && group.desc == "default_pg",
+            };
+            for group in self.dump.groups.iter_mut().filter(|group| is(group)) {
+                group.enqueued = enqueued;
+            }
+        }
     }
 
     fn entries(&mut self, entries: Val) -> Result<(), DumpError> {
@@ -198,8 +226,14 @@ impl Reader<'_, '_> {
         }
         // The ring begins anywhere; JSON and pickle give it in order, but nothing promises that.
         self.dump.entries.sort_by_key(|e| e.record_id);
-        let before = self.dump.entries.first().map_or(0, |e| e.record_id);
-        self.dump.dropped += u64::from(before);
+        // Of a dump of the active calls alone the others are missing between them.
+        let made = self
+            .dump
+            .entries
+            .last()
+            .map_or(0, |e| u64::from(e.record_id) + 1);
+        let held = self.dump.dropped + self.dump.entries.len() as u64;
+        self.dump.dropped += made.saturating_sub(held);
         Ok(())
     }
 
@@ -429,6 +463,7 @@ impl Reader<'_, '_> {
             desc: self.string(desc),
             backend,
             ranks: None,
+            enqueued: None,
         });
         self.groups.insert(key, ix);
         Some(ix)

@@ -1,5 +1,6 @@
 //! Flight Recorder dumps of a job: whose each is, and what they say of each process group.
 
+mod batches;
 mod groups;
 mod place;
 pub mod view;
@@ -41,9 +42,11 @@ pub struct Taken {
 }
 
 impl Taken {
-    fn new(name: String, mut dump: Dump, seen: Option<Time>) -> Self {
+    fn new(common: &Common, name: String, mut dump: Dump, seen: Option<Time>) -> Self {
         let mut calls = vec![Calls::default(); dump.groups.len()];
-        let entries = std::mem::take(&mut dump.entries);
+        let mut entries = std::mem::take(&mut dump.entries);
+        let kept = entries.len();
+        batches::settle(common, &mut entries);
         let times = entries.iter().map(|e| e.created_ns).filter(|at| *at > 0);
         let span = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
         for entry in &entries {
@@ -65,7 +68,7 @@ impl Taken {
             name,
             dump,
             calls,
-            entries: entries.len(),
+            entries: kept,
             span,
             seen,
         }
@@ -120,7 +123,8 @@ impl Recorder {
         self.unread.remove(&source);
         match dump::read(bytes, &mut self.common) {
             Ok(dump) => {
-                self.dumps.insert(source, Taken::new(name, dump, seen));
+                let taken = Taken::new(&self.common, name, dump, seen);
+                self.dumps.insert(source, taken);
             }
             Err(error) => {
                 self.unread.insert(source, (name, error));

@@ -217,14 +217,21 @@ pub(super) fn unknown(
 /// Why these ranks' dumps do not say whether they came: `the dump of rank 2 cannot be read`.
 fn lost(scene: &Scene<'_>, ranks: &BTreeSet<u32>) -> String {
     let recorded = scene.recorded;
-    let (cut, others): (Vec<u32>, Vec<u32>) = ranks
+    let (read, others): (Vec<u32>, Vec<u32>) = ranks
         .iter()
         .partition(|rank| recorded.by_rank.contains_key(rank));
+    let is_cut = |rank: &u32| recorded.by_rank[rank].1.cut().is_some();
+    let (cut, lost): (Vec<u32>, Vec<u32>) = read.into_iter().partition(is_cut);
     let (unread, missing): (Vec<u32>, Vec<u32>) = others
         .into_iter()
         .partition(|rank| recorded.unread.contains(rank));
     let kinds = [
         (cut, "ends before it", "end before it"),
+        (
+            lost,
+            "holds none of these calls",
+            "hold none of these calls",
+        ),
         (unread, "cannot be read", "cannot be read"),
         (missing, "is missing", "are missing"),
     ];

@@ -250,15 +250,28 @@ pub(super) fn stalled(scene: &Scene<'_>, lanes: &Lanes<'_>) -> Option<Finding> {
 pub(super) fn findings(scene: &Scene<'_>, pairs: &[Unmatched<'_>], waits: &Waits) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut told: BTreeSet<(u32, u32)> = BTreeSet::new();
-    for pair in pairs {
-        let back = pairs.iter().find(|other| {
+    let back = |pair: &Unmatched<'_>| {
+        pairs.iter().find(|other| {
             (other.waits, other.peer) == (pair.peer, pair.waits) && other.other.is_none()
-        });
-        let finding = match (pair.other, back) {
+        })
+    };
+    for pair in pairs {
+        let finding = match (pair.other, back(pair)) {
             (Some(other), _) => differs(scene, pair, other),
             (None, Some(back)) if told.contains(&(back.waits, back.peer)) => None,
             (None, Some(back)) => both_wait(scene, pair, back),
-            (None, None) => alone(scene, pair, waits),
+            (None, None) if told.contains(&(pair.waits, pair.peer)) => None,
+            (None, None) => {
+                // Everybody who waits for the same peer is told of at once.
+                let same = |other: &&Unmatched<'_>| {
+                    let group = std::ptr::eq(other.group, pair.group);
+                    group && other.peer == pair.peer && other.other.is_none()
+                };
+                let others = pairs.iter().filter(same);
+                let others: Vec<&Unmatched<'_>> = others.filter(|o| back(o).is_none()).collect();
+                told.extend(others.iter().map(|other| (other.waits, other.peer)));
+                alone(scene, pair, &others, waits)
+            }
         };
         told.insert((pair.waits, pair.peer));
         found.extend(finding);
@@ -311,11 +324,19 @@ fn both_wait(scene: &Scene<'_>, pair: &Unmatched<'_>, back: &Unmatched<'_>) -> O
     Some(draft.finish())
 }
 
-fn alone(scene: &Scene<'_>, pair: &Unmatched<'_>, waits: &Waits) -> Option<Finding> {
+/// `all` wait for this pair's peer, the pair's rank among them.
+fn alone(
+    scene: &Scene<'_>,
+    pair: &Unmatched<'_>,
+    all: &[&Unmatched<'_>],
+    waits: &Waits,
+) -> Option<Finding> {
     let common = &scene.job.recorder.common;
     let call = common.call(pair.entry.call);
     let send = call.peers.is_some_and(|peers| peers.send);
     let peer = BTreeSet::from([pair.peer]);
+    let also: BTreeSet<u32> = all.iter().map(|other| other.waits).collect();
+    let also: BTreeSet<u32> = also.into_iter().filter(|r| *r != pair.waits).collect();
     let mut draft = Draft::new(scene, "FR002")?;
     draft
         .fact("comm", pair.group.name.clone())
@@ -323,14 +344,23 @@ fn alone(scene: &Scene<'_>, pair: &Unmatched<'_>, waits: &Waits) -> Option<Findi
         .fact("call", call.words())
         .fact("wanted", if send { "recv" } else { "send" })
         .fact("at", site(common, pair.entry).unwrap_or_default())
+        .fact("also", ranges(also.iter().copied()))
         .named([pair.peer])
         .ranks([pair.waits, pair.peer])
+        .ranks(also.iter().copied())
         .accuse(peer.intersection(&waits.roots).copied());
     if waits.is_symptom(&peer) {
         draft.finding().role = Role::Symptom;
     }
     draft.finding().comm = Some(pair.group.name.clone());
-    cite(scene, &mut draft, pair.group, pair.waits, pair.entry);
+    let mut cited = BTreeSet::new();
+    for other in all
+        .iter()
+        .filter(|other| cited.insert(other.waits))
+        .take(CITED)
+    {
+        cite(scene, &mut draft, other.group, other.waits, other.entry);
+    }
     let last = pair.group.members.get(&pair.peer);
     let last = last.and_then(|part| {
         part.calls

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Calls, Taken};
-use crate::engine::dump::{Entry, Progress};
+use crate::engine::dump::{Entry, Group, Progress};
 use crate::engine::ids::SourceId;
 
 /// What one rank's dump says of a group.
@@ -20,13 +20,14 @@ pub struct Part<'a> {
     pub wrapped: bool,
     /// The dump is cut: calls behind the last kept one are missing.
     pub cut: bool,
+    /// The last call by the group's own count.
+    enqueued: Option<u32>,
 }
 
 impl<'a> Part<'a> {
-    fn new(source: SourceId, taken: &'a Taken, calls: &'a Calls) -> Self {
+    fn new(source: SourceId, taken: &'a Taken, group: &Group, calls: &'a Calls) -> Self {
         let last = calls.collectives.last().map(|e| e.seq);
-        // `pg_status` counts sends and recvs as well, so it is no witness of how many collectives were called. A process
-        // that called nothing here: that is known only if nothing was dropped.
+        // A process that called nothing here: that is known only if nothing was dropped.
         let none = (!taken.wrapped() && taken.entries > 0).then_some(0);
         let cut = taken.dump.cut.is_some();
         Self {
@@ -35,6 +36,7 @@ impl<'a> Part<'a> {
             reached: last.or(none).filter(|_| !cut),
             wrapped: taken.wrapped(),
             cut,
+            enqueued: group.enqueued,
         }
     }
 
@@ -76,13 +78,14 @@ impl<'a> GroupRec<'a> {
         self.ranks.as_ref()?.get(rank as usize).copied()
     }
 
-    /// Members of whom nobody knows whether they made this call: without a dump, or with one that is cut before it.
+    /// Members of whom nobody knows whether they made this call: without a dump, with one that is cut before it, or
+    /// with one that holds no calls of this group any more.
     #[must_use]
     pub fn unknown_at(&self, seq: u32) -> BTreeSet<u32> {
-        let ends_before = |part: &Part<'_>| part.cut && part.last() < Some(seq);
-        let cut = self.members.iter().filter(|(_, part)| ends_before(part));
-        let cut = cut.map(|(rank, _)| *rank);
-        self.absent.iter().copied().chain(cut).collect()
+        let ends_before = |part: &Part<'_>| part.reached.is_none() && part.last() < Some(seq);
+        let ending = self.members.iter().filter(|(_, part)| ends_before(part));
+        let ending = ending.map(|(rank, _)| *rank);
+        self.absent.iter().copied().chain(ending).collect()
     }
 
     /// Every rank that is known to be in it.
@@ -124,6 +127,21 @@ impl<'a> GroupRec<'a> {
 type Key = (String, String, String, Option<u32>);
 type Parts<'a> = BTreeMap<u32, Part<'a>>;
 
+/// Where a dump holds no collective of its group any more, the group's own count tells how far its rank came. The
+/// count is trusted if it is right wherever it can be compared, and no send or recv may be in it.
+fn count(members: &mut Parts<'_>) {
+    let pairs = members.values().any(|part| !part.calls.p2p.is_empty());
+    let known = members.values().filter(|part| part.reached.is_some());
+    let mut told = known.filter_map(|part| Some((part.reached?, part.enqueued?)));
+    let right = |(reached, enqueued)| reached == enqueued;
+    if pairs || !told.next().is_some_and(right) || !told.all(right) {
+        return;
+    }
+    for part in members.values_mut().filter(|part| !part.cut) {
+        part.reached = part.reached.or(part.enqueued);
+    }
+}
+
 /// The groups of all dumps.
 pub(super) fn of<'a>(
     by_rank: &BTreeMap<u32, (SourceId, &'a Taken)>,
@@ -149,11 +167,12 @@ pub(super) fn of<'a>(
                     .entry(list.id)
                     .or_insert_with(|| Arc::clone(&list.ranks));
             }
-            let part = Part::new(*source, taken, calls);
+            let part = Part::new(*source, taken, group, calls);
             groups.entry(key).or_default().insert(*rank, part);
         }
     }
-    let group = |((name, desc, backend, ranks), members): (Key, Parts<'a>)| {
+    let group = |((name, desc, backend, ranks), mut members): (Key, Parts<'a>)| {
+        count(&mut members);
         let world = world.filter(|_| desc == "default_pg");
         let ranks = ranks.and_then(|id| lists.get(&id).cloned());
         let ranks = ranks.or_else(|| world.map(|world| (0..world).collect()));

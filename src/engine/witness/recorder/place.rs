@@ -125,7 +125,10 @@ impl<'a> Recorded<'a> {
         let now = newest.unwrap_or(0);
         self.groups.iter().any(|group| {
             let parts = group.members.values();
-            let mut waiting = parts.flat_map(|part| group.pending(part));
+            let mut waiting = parts.flat_map(|part| {
+                let pairs = part.calls.p2p.iter().filter(|e| !group.is_done(e));
+                group.pending(part).chain(pairs)
+            });
             waiting.any(|e| {
                 let limit = u64::from(e.timeout_ms) * 1_000_000;
                 let age = now.saturating_sub(e.created_ns);
