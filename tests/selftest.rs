@@ -158,6 +158,26 @@ fn a_step_that_hangs_is_named_with_its_rank() {
     }
 }
 
+/// Three sizes of four calls, and one call to agree on them: more seconds than the step has, and no call has
+/// more than one.
+#[test]
+fn a_bandwidth_test_that_gets_on_is_slow_and_no_hang() {
+    let (code, json) = Test::new(&[
+        "--ranks-per-gpu",
+        "2",
+        "--timeout",
+        "6s",
+        "--env",
+        "UNHANG_STANDIN=slow-timing",
+    ])
+    .json();
+    assert_eq!(code, Some(0), "{json:#}");
+    let steps = json["steps"].as_array().unwrap();
+    let bandwidth = steps.iter().find(|step| step["name"] == "bandwidth");
+    let took = bandwidth.unwrap()["seconds"].as_f64().unwrap();
+    assert!(took > 12.0, "{took}: within the step's deadline");
+}
+
 /// It says itself that the GPU was in a collective when it stopped.
 #[test]
 fn a_child_stopped_in_the_middle_of_a_collective_is_called_stopped() {

@@ -100,6 +100,8 @@ pub enum Event {
         /// Where it differs first.
         wrong: Option<Differs>,
     },
+    /// A call of the bandwidth test returned.
+    Called,
     /// An operation was timed.
     Timed {
         /// Operation.
@@ -125,6 +127,19 @@ pub enum Event {
 }
 
 impl Event {
+    /// Whether the rank got on: a step of many calls may take long, and one call may not.
+    #[must_use]
+    pub fn is_progress(&self) -> bool {
+        match self {
+            Self::Begin(_)
+            | Self::End(_)
+            | Self::Check { .. }
+            | Self::Called
+            | Self::Timed { .. } => true,
+            Self::Id(_) | Self::Fact { .. } | Self::Fail { .. } | Self::Done => false,
+        }
+    }
+
     /// As a line, with its end.
     #[must_use]
     pub fn to_line(&self) -> String {

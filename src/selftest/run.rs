@@ -75,7 +75,10 @@ struct Rank {
     outcome: RankOutcome,
     child: Child,
     stdin: Option<ChildStdin>,
+    /// Its step began.
     since: Instant,
+    /// It last got on: the deadline counts from here.
+    moved: Instant,
     noise: Option<File>,
     closed: bool,
     status: Option<ExitStatus>,
@@ -227,6 +230,7 @@ impl Runner<'_> {
             child,
             stdin,
             since: Instant::now(),
+            moved: Instant::now(),
             noise: Some(log),
             closed: false,
             status: None,
@@ -301,7 +305,7 @@ impl Runner<'_> {
             }
             let late = |rank: &Rank| {
                 let step = rank.outcome.in_step.map_or(Step::Load, |(step, _)| step);
-                rank.status.is_none() && rank.since.elapsed() > plan.deadline(step)
+                rank.status.is_none() && rank.moved.elapsed() > plan.deadline(step)
             };
             if ranks.iter().any(late) {
                 break;
@@ -366,7 +370,11 @@ fn take(
     checks: &mut BTreeMap<String, u32>,
 ) {
     let rank = &mut ranks[at];
+    if event.is_progress() {
+        rank.moved = Instant::now();
+    }
     match event {
+        Event::Called => {}
         Event::Begin(step) => {
             rank.since = Instant::now();
             rank.outcome.in_step = Some((step, Duration::ZERO));

@@ -3,7 +3,7 @@
 //! `UNHANG_STANDIN_DIR` is the folder; `UNHANG_STANDIN` lists faults: `hang-id`, `hang-init`, `hang-first`,
 //! `fail-init`, `crash-init`, `wrong-sum`, `wrong-wire` (what is received from another rank), `nan` and
 //! `late-nan` (a sum that is no number, at once or after the first all-reduce), `noise`, `slow`,
-//! `old-tuning` (lines of 2.22), `no-tuning`; `fail-init@NCCL_X` is one only where `NCCL_X` is set, and
+//! `slow-timing` (a second for every call after the checks), `old-tuning` (lines of 2.22), `no-tuning`; `fail-init@NCCL_X` is one only where `NCCL_X` is set, and
 //! `fail-link-0-2` fails between those two GPUs. Built by `tests/selftest.rs`.
 
 #![allow(non_snake_case, clippy::missing_safety_doc)]
@@ -169,6 +169,10 @@ unsafe fn exchange(comm: *mut c_void, part: &[u8]) -> (Vec<Vec<u8>>, usize) {
     }
     let call = comm.calls;
     comm.calls += 1;
+    // The first all-reduce and twelve checks.
+    if asked("slow-timing") && call > 12 {
+        std::thread::sleep(Duration::from_secs(1));
+    }
     let run = comm.run;
     put(&format!("{run}.{call}.{}", comm.rank), part);
     let parts = (0..comm.ranks).map(|rank| get(&format!("{run}.{call}.{rank}"))).collect();
