@@ -402,6 +402,44 @@ fn two_polls_tell_a_late_rank_from_a_stuck_one() {
     assert!(runs.findings.iter().all(|f| f.severity == Severity::Info));
 }
 
+/// So do two saved ones: they carry their own stamps, and may be read in any order.
+#[test]
+fn two_saved_answers_tell_progress_too() {
+    let job = job("cases", "skipped-collective");
+    let saved = fs::read(job.folder.join("ras.json")).expect("an answer");
+    let saved: serde_json::Value = serde_json::from_slice(&saved).expect("JSON");
+    // `more`: what each rank has launched since.
+    let after = |second: u32, more: [u64; 2]| {
+        let mut answer = saved.clone();
+        answer["timestamp"] = format!("2026-11-30 19:27:{second:02}").into();
+        let ranks = answer["communicators"][0]["ranks"].as_array_mut();
+        for (rank, more) in ranks.expect("ranks").iter_mut().zip(more) {
+            let count = &mut rank["collective_counts"]["AllReduce"];
+            *count = (count.as_u64().expect("a count") + more).into();
+        }
+        serde_json::to_vec_pretty(&answer).expect("JSON")
+    };
+    let state = |answers: [Vec<u8>; 2]| {
+        let mut driver = Driver::new();
+        for (n, reply) in answers.iter().enumerate() {
+            let source = driver.source(&format!("ras{n}.json"), SourceKind::Ras);
+            driver.engine.handle(None, Input::Ras { source, reply });
+        }
+        let seen = driver.verdict(false);
+        (seen.verdict.state, seen.verdict.class)
+    };
+    let old = after(1, [0, 0]);
+    let moved = after(40, [1, 1]);
+    let cannot_tell = (State::Inconclusive, Class::Inconclusive);
+    assert_eq!(state([old.clone(), moved.clone()]), cannot_tell);
+    assert_eq!(state([moved, old.clone()]), cannot_tell);
+    // Only who is ahead went on: rank 1 stands where it stood.
+    let waits = (State::Waiting, Class::MissingRank);
+    assert_eq!(state([old.clone(), after(20, [1, 0])]), waits);
+    let stands = (State::Hung, Class::MissingRank);
+    assert_eq!(state([old, after(50, [0, 0])]), stands);
+}
+
 /// Where it names nobody it says what it saw, and what it does not see.
 #[test]
 fn alone_it_says_what_it_cannot_tell() {

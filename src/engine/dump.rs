@@ -130,6 +130,9 @@ pub struct Group {
     pub backend: String,
     /// World ranks, in the order of their rank in the group.
     pub ranks: Option<RankList>,
+    /// The number of the last call that was enqueued, by `pg_status` (PyTorch 2.5 and later). It counts sends and recvs
+    /// by their own numbers, so that it is a collective's only in a group without any.
+    pub enqueued: Option<u32>,
 }
 
 /// One dump.

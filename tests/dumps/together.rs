@@ -121,3 +121,20 @@ fn dumps_of_another_job_are_left_out() {
             .any(|f| f.id == "FR005" && f.title.contains("the dumps of 16"))
     );
 }
+
+/// Logs of prints alone: they say nothing of how the rank that left no dump ended.
+#[test]
+fn prints_of_the_program_do_not_speak_for_a_rank_without_dump() {
+    let mut files = super::named(&super::equal(4, 5));
+    files.remove(2);
+    let dumps: Vec<(&str, &[u8])> = files
+        .iter()
+        .map(|(name, bytes)| (name.as_str(), bytes.as_slice()))
+        .collect();
+    let prints = b"step 1 loss 2.31\nstep 2 loss 2.11\nstep 3 loss 2.02\n";
+    let names = ["rank_0.log", "rank_1.log", "rank_2.log", "rank_3.log"];
+    let pieces = (0..4).map(|n| (n, 0, &prints[..]));
+    let answer = drive::diagnose_all(&names, pieces, &dumps, true);
+    assert_eq!(answer.verdict.ranks, [2], "{}", answer.verdict.summary);
+    assert_eq!(answer.verdict.class, Class::RankDied);
+}

@@ -264,7 +264,8 @@ impl<'a> Apart<'a> {
             return None;
         }
         let still = scene.job.ras.still_for(comm.hash);
-        if scene.watched_since.is_some() && !scene.claimed && still < late(scene) {
+        let moves = scene.watched_since.is_some() || scene.job.ras.moved(comm.hash);
+        if moves && !scene.claimed && still < late(scene) {
             return None;
         }
         let mut apart = Self {

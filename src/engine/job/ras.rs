@@ -32,6 +32,8 @@ struct Still {
     launched: Launched,
     since: Option<Time>,
     last: Option<Time>,
+    /// Those who had launched least have launched more between two answers.
+    moved: bool,
 }
 
 /// All answers.
@@ -125,7 +127,18 @@ impl Answers {
             launched,
             since: time,
             last: time,
+            moved: false,
         };
+        let least = |launched: &Launched| -> Vec<(String, u64)> {
+            let of = |sides: &[(u64, Vec<u32>)]| sides.iter().map(|side| side.0).min();
+            let functions = launched.iter();
+            functions
+                .map(|(function, sides)| (function.clone(), of(sides).unwrap_or(0)))
+                .collect()
+        };
+        let known = self.stills.get(&comm.hash);
+        let moved = known
+            .is_some_and(|known| known.moved || least(&known.launched) != least(&fresh.launched));
         match self.stills.get_mut(&comm.hash) {
             Some(known) if known.launched == fresh.launched => {
                 known.since = known.since.min(time).or(known.since);
@@ -136,6 +149,15 @@ impl Answers {
             Some(_) => {}
             None => drop(self.stills.insert(comm.hash, fresh)),
         }
+        if let Some(known) = self.stills.get_mut(&comm.hash) {
+            known.moved = moved;
+        }
+    }
+
+    /// True if two answers show that everybody on a communicator has launched more between them.
+    #[must_use]
+    pub fn moved(&self, hash: u64) -> bool {
+        self.stills.get(&hash).is_some_and(|still| still.moved)
     }
 
     /// How long the launches of a communicator have stood still, as far as two answers tell.

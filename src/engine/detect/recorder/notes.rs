@@ -55,14 +55,12 @@ pub(super) fn without_dump(
     } else {
         BTreeSet::new()
     };
+    // Prints of the program alone say nothing of how it ended.
     let alive = |rank: &u32| {
-        scene
-            .ranks
-            .ranks
-            .get(*rank as usize)
-            .is_some_and(|r| r.lines > 0)
+        let rec = scene.ranks.ranks.get(*rank as usize);
+        rec.is_some_and(|rec| scene.records(rec).any(|record| record.of_a_job))
     };
-    // Whoever has a log is spoken for there.
+    // Whoever has a log of NCCL's, PyTorch's or a launcher's is spoken for there.
     let accused = if explained || accused.iter().any(alive) {
         BTreeSet::new()
     } else {
