@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::net::TcpListener;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -156,6 +157,42 @@ fn a_rank_that_never_comes_is_named() {
             answers[0].1
         );
     }
+}
+
+/// It comes, tells its address, and says and takes nothing more.
+#[test]
+fn a_rank_that_hangs_is_named_and_not_those_that_wait_for_it() {
+    let port = free_port();
+    let mut ranks = on_loopback(4, port);
+    ranks.remove(1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let member = serde_json::json!({
+        "host": "node-1",
+        "pid": 7,
+        "interface": "lo",
+        "address": listener.local_addr().unwrap(),
+        "fault": null,
+    });
+    let words = format!("{{\"unhang\":1,\"rank\":1,\"world\":4}}\n{member}\n");
+    let hung = std::thread::spawn(move || {
+        let until = Instant::now() + AT_MOST;
+        loop {
+            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+                stream.write_all(words.as_bytes()).unwrap();
+                return stream;
+            }
+            assert!(Instant::now() < until, "rank 0 never listened");
+            std::thread::yield_now();
+        }
+    });
+    let answers = run(&ranks);
+    expect(&answers, 10, "nothing more came from rank 1 to rank 0");
+    for (_, text) in &answers {
+        for word in ["rank 2 to rank 0", "rank 3 to rank 0", "from rank 2:"] {
+            assert!(!text.contains(word), "{text}");
+        }
+    }
+    drop((hung.join().unwrap(), listener));
 }
 
 #[test]

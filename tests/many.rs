@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -122,6 +123,38 @@ fn what_happens_to_a_rank_elsewhere_is_told_by_all() {
         }
         assert!(started.elapsed() < Duration::from_secs(60), "{fault}");
     }
+}
+
+#[test]
+fn those_behind_a_process_that_hangs_are_not_named() {
+    let job = Job::new(3);
+    let first = job.rank(0, &[]);
+    let mut second = job.rank(1, &[("UNHANG_STANDIN", "hang-init")]);
+    let third = job.rank(2, &[]);
+    // Its child is in the communicator: the unique id has come.
+    let until = Instant::now() + Duration::from_secs(20);
+    let is_there = || {
+        let runs = fs::read_dir(job.folder.path()).unwrap().flatten();
+        let mut logs = runs.map(|run| run.path().join("nccl.rank1.log"));
+        logs.any(|log| fs::read_to_string(log).is_ok_and(|log| log.contains("Init START")))
+    };
+    while !is_there() {
+        assert!(Instant::now() < until, "rank 1 never got there");
+        std::thread::yield_now();
+    }
+    let id = nix::unistd::Pid::from_raw(i32::try_from(second.id()).unwrap());
+    nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    for (code, json) in ended(vec![first, third]) {
+        assert_eq!(code, Some(10), "{json:#}");
+        assert_eq!(json["at"]["ranks"], serde_json::json!([1]), "{json:#}");
+        let said = json["fault"].as_str().unwrap();
+        assert!(
+            said.starts_with("rank 1: nothing more came to rank 0"),
+            "{said}"
+        );
+    }
+    second.kill().unwrap();
+    second.wait().unwrap();
 }
 
 #[test]

@@ -40,8 +40,9 @@ pub struct Member {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Word {
     fault: Option<String>,
-    /// The fault is that another rank did not come: an effect, where that one says why.
-    waited: bool,
+    /// The fault is that nothing came from another rank, since this turn of the ring: an effect, where that one
+    /// says why, says nothing, or waits since an earlier turn.
+    waits: Option<usize>,
     seconds: f64,
 }
 
@@ -92,7 +93,7 @@ pub fn run(host: &Host, place: &Place, patience: Duration) -> Answer {
                 Ok(stream) => previous = Some(stream),
                 Err(why) => {
                     word.fault = Some(why);
-                    word.waited = true;
+                    word.waits = Some(0);
                 }
             }
         }
@@ -105,8 +106,11 @@ pub fn run(host: &Host, place: &Place, patience: Duration) -> Answer {
     answer.done.push("neighbours connected");
     let started = Instant::now();
     let mut word = Word::default();
-    if let (Some(next), Some(previous)) = (next, previous) {
-        word.fault = all_reduce(next, previous, place, patience).err();
+    if let (Some(next), Some(previous)) = (next, previous)
+        && let Err((why, waits)) = all_reduce(next, previous, place, patience)
+    {
+        word.fault = Some(why);
+        word.waits = waits;
     }
     word.seconds = started.elapsed().as_secs_f64();
     let slowest = match team.exchange(word, patience * 2) {
@@ -264,7 +268,7 @@ fn accept(listener: &TcpListener, place: &Place, patience: Duration) -> Result<T
     ))
 }
 
-/// Hears how the step went for all. That a neighbour did not come is an effect where another says why.
+/// Hears how the step went for all.
 fn settle(
     answer: &mut Answer,
     team: &mut Team,
@@ -273,14 +277,7 @@ fn settle(
     patience: Duration,
 ) -> bool {
     match team.exchange(word, patience * 2) {
-        Ok(mut words) => {
-            let failed =
-                |word: &Option<Word>| word.as_ref().is_none_or(|w| w.fault.is_some() && !w.waited);
-            if words.iter().any(failed) {
-                for word in words.iter_mut().flatten().filter(|word| word.waited) {
-                    word.fault = None;
-                }
-            }
+        Ok(words) => {
             take(answer, &words);
         }
         Err(why) => answer.faults.push(format!("rank {}: {why}", place.rank)),
@@ -288,17 +285,25 @@ fn settle(
     answer.faults.is_empty()
 }
 
-/// Takes everybody's word; the slowest one's seconds.
+/// Takes everybody's word; the slowest one's seconds. Whoever only waits is not named where another one says why
+/// or says nothing; of those that wait alone, the first to wait is next to the fault.
 fn take(answer: &mut Answer, words: &[Option<Word>]) -> f64 {
+    let is_cause = |word: &Option<Word>| {
+        word.as_ref()
+            .is_none_or(|w| w.fault.is_some() && w.waits.is_none())
+    };
+    let known = words.iter().any(is_cause);
+    let first = words.iter().flatten().filter_map(|word| word.waits).min();
     let mut slowest: f64 = 0.0;
     for (rank, word) in words.iter().enumerate() {
         match word {
             None => answer.faults.push(format!(
-                "rank {rank} is gone: its connection to rank 0 ended"
+                "nothing more came from rank {rank} to rank 0: it hangs, or its process or host is gone"
             )),
             Some(word) => {
                 slowest = slowest.max(word.seconds);
-                if let Some(fault) = &word.fault {
+                let effect = word.waits.is_some() && (known || word.waits > first);
+                if let Some(fault) = word.fault.as_ref().filter(|_| !effect) {
                     answer.faults.push(format!("from rank {rank}: {fault}"));
                 }
             }
@@ -307,13 +312,14 @@ fn take(answer: &mut Answer, words: &[Option<Word>]) -> f64 {
     slowest
 }
 
-/// Ring all-reduce: `world - 1` steps that add, as many that pass the sums on. Every number is checked.
+/// Ring all-reduce: `world - 1` steps that add, as many that pass the sums on. Every number is checked. Where a
+/// neighbour is to blame, the error says since which step.
 fn all_reduce(
     next: TcpStream,
     previous: TcpStream,
     place: &Place,
     patience: Duration,
-) -> Result<(), String> {
+) -> Result<(), (String, Option<usize>)> {
     let world = place.world as usize;
     let rank = place.rank as usize;
     if world == 1 {
@@ -325,7 +331,7 @@ fn all_reduce(
     let timeouts = next
         .set_write_timeout(Some(patience))
         .and_then(|()| previous.set_read_timeout(Some(patience)));
-    timeouts.map_err(|error| in_words(&error))?;
+    timeouts.map_err(|error| (in_words(&error), None))?;
     let (mut next, mut previous) = (next, previous);
     for step in 0..2 * (world - 1) {
         let adds = step < world - 1;
@@ -342,22 +348,19 @@ fn all_reduce(
         });
         let of = |rank: usize| rank % world;
         read.map_err(|error| {
-            format!(
-                "nothing more came from rank {}: {}",
-                of(rank + world - 1),
-                waited(&error, patience)
+            let (from, how) = (of(rank + world - 1), waited(&error, patience));
+            (
+                format!("nothing more came from rank {from}: {how}"),
+                Some(step),
             )
         })?;
         match wrote {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                return Err(format!(
-                    "rank {} takes nothing more: {}",
-                    of(rank + 1),
-                    waited(&error, patience)
-                ));
+                let (to, how) = (of(rank + 1), waited(&error, patience));
+                return Err((format!("rank {to} takes nothing more: {how}"), Some(step)));
             }
-            Err(_) => return Err("the writer ended".to_owned()),
+            Err(_) => return Err(("the writer ended".to_owned(), None)),
         }
         for (at, number) in got.zip(heard.chunks_exact(8)) {
             let number = u64::from_le_bytes(number.try_into().expect("eight bytes"));
@@ -375,7 +378,7 @@ fn all_reduce(
         .find(|(at, sum)| **sum != *at as u64 * 3 * ranks + ranks * (ranks - 1) / 2);
     match wrong {
         None => Ok(()),
-        Some((at, sum)) => Err(format!("the sum is wrong: element {at} is {sum}")),
+        Some((at, sum)) => Err((format!("the sum is wrong: element {at} is {sum}"), None)),
     }
 }
 
@@ -385,5 +388,50 @@ fn waited(error: &std::io::Error, patience: Duration) -> String {
             format!("for {}", seconds(patience))
         }
         _ => in_words(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(words: &[Option<Word>]) -> Vec<String> {
+        let mut answer = Answer::default();
+        take(&mut answer, words);
+        answer.faults
+    }
+
+    fn waits(step: usize, what: &str) -> Option<Word> {
+        Some(Word {
+            fault: Some(what.to_owned()),
+            waits: Some(step),
+            seconds: 4.0,
+        })
+    }
+
+    #[test]
+    fn who_waits_for_the_guilty_one_is_not_named() {
+        // Rank 1 hangs: the ring behind it stands still, one turn later at each rank.
+        let mut words = [
+            waits(2, "nothing more came from rank 3"),
+            None,
+            waits(0, "nothing more came from rank 1"),
+            waits(1, "nothing more came from rank 2"),
+        ];
+        let faults = named(&words);
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert!(faults[0].starts_with("nothing more came from rank 1 to rank 0"));
+        // It is there, and its data is lost on the way to rank 2.
+        words[1] = waits(3, "nothing more came from rank 0");
+        assert_eq!(
+            named(&words),
+            ["from rank 2: nothing more came from rank 1"]
+        );
+        // It says itself what is wrong.
+        words[1] = Some(Word {
+            fault: Some("no route".to_owned()),
+            ..Word::default()
+        });
+        assert_eq!(named(&words), ["from rank 1: no route"]);
     }
 }

@@ -172,6 +172,20 @@ fn nothing(plan: &Plan, fault: Fault) -> Outcome {
     }
 }
 
+/// Whether this is a rank's own fault, whoever else said nothing more.
+fn is_own(fault: Option<&Fault>, merged: &Outcome) -> bool {
+    match fault {
+        Some(Fault::Failed { step, ranks, .. }) => {
+            *step <= Step::Device
+                || *step == Step::UniqueId && ranks.contains(&0)
+                || !merged.wrong.is_empty()
+        }
+        Some(Fault::Stuck { step, .. }) => *step <= Step::Device,
+        None => false,
+        Some(_) => true,
+    }
+}
+
 /// One outcome of all: right is what is right everywhere, and the slowest rank's time counts.
 fn merge(own: Outcome, all: &[Option<Told>]) -> Outcome {
     let told: Vec<&Told> = all.iter().flatten().collect();
@@ -204,9 +218,73 @@ fn merge(own: Outcome, all: &[Option<Told>]) -> Outcome {
     let interrupted = told.iter().any(|told| told.interrupted);
     merged.fault = match fault(&ranks) {
         _ if interrupted => Some(Fault::Interrupted),
-        // Whoever waits does so for the one that is gone.
-        Some(Fault::Stuck { .. }) | None if !gone.is_empty() => Some(Fault::Gone { ranks: gone }),
-        fault => fault,
+        fault if gone.is_empty() || is_own(fault.as_ref(), &merged) => fault,
+        // Whoever waits does so for the one that is gone, or reports that it is.
+        _ => Some(Fault::Gone { ranks: gone }),
     };
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::plan::Sizes;
+    use super::*;
+
+    fn failed(rank: u32, step: Step) -> Told {
+        Told {
+            rank: RankOutcome {
+                rank,
+                device: 0,
+                pid: 7,
+                done: Vec::new(),
+                in_step: None,
+                failed: Some((step, "remote process exited".to_owned(), None)),
+                state: None,
+                ended: None,
+                facts: BTreeMap::new(),
+                noise: 0,
+                finished: false,
+            },
+            interrupted: false,
+            right: BTreeSet::new(),
+            wrong: Vec::new(),
+            timed: Vec::new(),
+            hops: Vec::new(),
+            left: None,
+        }
+    }
+
+    #[test]
+    fn an_error_of_those_that_need_the_silent_one_is_its_effect() {
+        let plan = Plan {
+            seats: Vec::new(),
+            world: 3,
+            library: None,
+            libraries: BTreeMap::new(),
+            env: BTreeMap::new(),
+            env_of: BTreeMap::new(),
+            ops: Vec::new(),
+            timed: Vec::new(),
+            sizes: Sizes::None,
+            patience: Duration::from_secs(1),
+            correctness: true,
+        };
+        for (step, guilty) in [
+            (Step::Device, 2),
+            (Step::UniqueId, 1),
+            (Step::Init, 1),
+            (Step::First, 1),
+        ] {
+            let own = nothing(&plan, Fault::Interrupted);
+            let merged = merge(own, &[None, None, Some(failed(2, step))]);
+            let ranks = match merged.fault {
+                Some(Fault::Gone { ranks } | Fault::Failed { ranks, .. }) => ranks,
+                other => panic!("{other:?}"),
+            };
+            assert!(ranks.contains(&guilty), "{step:?}: {ranks:?}");
+            assert_eq!(ranks.contains(&2), guilty == 2, "{step:?}: {ranks:?}");
+        }
+    }
 }

@@ -173,7 +173,7 @@ impl Team {
     ///
     /// # Errors
     /// If rank 0 does not answer.
-    pub fn exchange<T: Serialize + DeserializeOwned>(
+    pub fn exchange<T: Serialize + DeserializeOwned + Send>(
         &mut self,
         own: T,
         patience: Duration,
@@ -192,14 +192,22 @@ impl Team {
             let all: Vec<Option<T>> = link.receive(until).map_err(gone)?;
             return Ok(all);
         }
+        // All at once: whoever says nothing takes no time from those behind it.
         let mut all: Vec<Option<T>> = vec![Some(own)];
-        for slot in self.links.iter_mut().skip(1) {
-            let word = slot.as_mut().and_then(|link| link.receive(until).ok());
-            if word.is_none() {
-                *slot = None;
-            }
-            all.push(word);
-        }
+        thread::scope(|scope| {
+            let listen = |slot: &'_ mut Option<Link>| {
+                let word = slot.as_mut().and_then(|link| link.receive(until).ok());
+                if word.is_none() {
+                    *slot = None;
+                }
+                word
+            };
+            let slots = self.links.iter_mut().skip(1);
+            let heard: Vec<_> = slots
+                .map(|slot| scope.spawn(move || listen(slot)))
+                .collect();
+            all.extend(heard.into_iter().map(|word| word.join().ok().flatten()));
+        });
         debug_assert_eq!(all.len(), self.world as usize);
         for link in self.links.iter_mut().flatten() {
             // Whoever has gone meanwhile is noticed at the next exchange.
@@ -397,6 +405,37 @@ mod tests {
             assert_eq!(rank.join().expect("no panic"), [Some(0), None, Some(2)]);
         }
         assert!(started.elapsed() < Duration::from_secs(15));
+    }
+
+    #[test]
+    fn who_says_nothing_silences_nobody_behind_it() {
+        let (over, end) = channel::<()>();
+        let end = std::sync::Mutex::new(end);
+        let heard = thread::scope(|scope| {
+            let ranks = places(4).into_iter().map(|place| {
+                let end = &end;
+                scope.spawn(move || {
+                    let mut team = Team::meet(&place, Duration::from_secs(20)).expect("all come");
+                    if place.rank == 1 {
+                        // Holds its connection until all the others have heard.
+                        let _over = end.lock().expect("one holder").recv();
+                        return None;
+                    }
+                    let heard = team.exchange(place.rank, Duration::from_secs(2));
+                    Some(heard.expect("rank 0 answers"))
+                })
+            });
+            let mut ranks: Vec<_> = ranks.collect();
+            let silent = ranks.remove(1);
+            let heard: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
+            drop(over);
+            silent.join().expect("no panic");
+            heard
+        });
+        for heard in heard {
+            let heard = heard.expect("no panic").expect("it spoke");
+            assert_eq!(heard, [Some(0), None, Some(2), Some(3)]);
+        }
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub fn fault(fault: &Fault) -> String {
             )
         }
         Fault::Gone { ranks } => format!(
-            "{}: nothing more came to rank 0, its process or host is gone",
+            "{}: nothing more came to rank 0, it hangs, or its process or host is gone",
             words::ranks(ranks.iter().copied())
         ),
         Fault::Apart(why) => why.clone(),
