@@ -124,7 +124,7 @@ fn a_healthy_host_is_told_nothing() {
         "nothing wrong was found",
         "8: NVIDIA H100 80GB HBM3",
         "2.28.9",
-        "export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0",
+        "export NCCL_SOCKET_IFNAME='=eth0' GLOO_SOCKET_IFNAME=eth0",
         "4 NVSwitches, Fabric Manager runs",
         "mlx5_7",
         "400 Gb/sec (4X NDR)",
@@ -219,10 +219,10 @@ fn the_route_to_the_store_tells_which_interface_is_meant() {
     let seen = Seen::of("bonded");
     assert_eq!(seen.names(Level::Wrong), [""; 0], "{}", seen.text());
     assert_eq!(seen.names(Level::Note), ["interface-not-the-route's"]);
-    assert!(seen.text().contains("NCCL_SOCKET_IFNAME=bond0.200"));
+    assert!(seen.text().contains("NCCL_SOCKET_IFNAME='=bond0.200'"));
     // As it is advised, nothing is left to say.
     let set = Seen::changed("bonded", |folder| {
-        with_variable(folder, "NCCL_SOCKET_IFNAME", "bond0.200");
+        with_variable(folder, "NCCL_SOCKET_IFNAME", "=bond0.200");
     });
     assert_eq!(set.troubles, [], "{}", set.text());
 }

@@ -126,13 +126,35 @@ fn the_way_back_leads_to_what_was_there() {
     );
     assert_eq!(
         back("iface-missing-one-rank"),
-        Some("export NCCL_SOCKET_IFNAME==ib7")
+        Some("export NCCL_SOCKET_IFNAME='=ib7'")
     );
     // One host had another value than the others, and Gloo's variable was not set.
     assert_eq!(
         back("iface-lo-one-rank"),
         Some("unset GLOO_SOCKET_IFNAME; export NCCL_SOCKET_IFNAME=lo")
     );
+}
+
+/// To NCCL `eth1` is `eth10` too, and Gloo takes no `=`.
+#[test]
+fn a_fix_names_one_interface() {
+    let mut named = 0;
+    for (case, answer) in answers() {
+        let fixes = answer.findings.iter().flat_map(|f| &f.fixes);
+        for (name, value) in fixes.flat_map(|fix| &fix.env) {
+            if name.ends_with("_SOCKET_IFNAME") && !value.contains('<') {
+                let exact = value.starts_with('=');
+                assert_eq!(
+                    exact,
+                    name == "NCCL_SOCKET_IFNAME",
+                    "{}: {name}={value}",
+                    case.name
+                );
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 0);
 }
 
 #[test]

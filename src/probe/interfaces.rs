@@ -257,6 +257,13 @@ pub fn nccl_choice(
         .unwrap_or_default()
 }
 
+/// The line that sets this interface for NCCL and for Gloo. To NCCL a name is a prefix (`eth1` is `eth10` too)
+/// unless `=` stands in front; Gloo takes whole names. The quotes are zsh's, for which `=` means something.
+#[must_use]
+pub fn ready_line(name: &str) -> String {
+    format!("export NCCL_SOCKET_IFNAME='={name}' GLOO_SOCKET_IFNAME={name}")
+}
+
 /// A list as in `NCCL_SOCKET_IFNAME`: prefixes, behind `^` those that are left out, behind `=` whole names.
 #[derive(Clone, Debug)]
 pub struct Pattern<'a> {

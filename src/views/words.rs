@@ -310,7 +310,8 @@ pub fn exports(fix: &Fix) -> Vec<String> {
 pub fn quoted(value: &str) -> String {
     let value = harmless(value, Glyphs::Unicode);
     let safe = |b: u8| b.is_ascii_alphanumeric() || b"_-.,:/+=@%^".contains(&b);
-    if value.bytes().all(safe) && !value.is_empty() {
+    // zsh takes `=` in front for the path of a command.
+    if value.bytes().all(safe) && !value.is_empty() && !value.starts_with('=') {
         return value.into_owned();
     }
     format!("'{}'", value.replace('\'', r"'\''"))

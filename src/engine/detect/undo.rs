@@ -72,7 +72,8 @@ fn on(ranks: &[u32], everywhere: bool) -> String {
 /// A value as a shell reads it back.
 fn quoted(value: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.,:/+=@%^".contains(&b);
-    if !value.is_empty() && value.bytes().all(plain) {
+    // zsh takes `=` in front for the path of a command.
+    if !value.is_empty() && value.bytes().all(plain) && !value.starts_with('=') {
         value.to_owned()
     } else {
         format!("'{}'", value.replace('\'', r"'\''"))

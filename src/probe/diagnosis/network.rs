@@ -5,12 +5,7 @@ use std::net::IpAddr;
 use super::{Trouble, listed};
 use crate::engine::vocab::FixKind;
 use crate::probe::facts::{Facts, Network};
-use crate::probe::interfaces::{Interface, Pattern};
-
-/// Lines that set the interface for NCCL and for Gloo.
-fn ready_lines(name: &str) -> String {
-    format!("export NCCL_SOCKET_IFNAME={name} GLOO_SOCKET_IFNAME={name}")
-}
+use crate::probe::interfaces::{Interface, Pattern, ready_line};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Trouble>) {
     let network = &facts.network;
@@ -46,7 +41,7 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Trouble>) {
 
 fn fix(network: &Network, trouble: Trouble) -> Trouble {
     match &network.wanted {
-        Some(wanted) => trouble.fix(FixKind::Env, ready_lines(&wanted.name)),
+        Some(wanted) => trouble.fix(FixKind::Env, ready_line(&wanted.name)),
         None => trouble.fix(FixKind::Env, "export NCCL_SOCKET_IFNAME=NAME with the interface that leads to the other hosts (`ip -br addr`)"),
     }
 }

@@ -3,7 +3,7 @@
 use super::words;
 use crate::probe::facts::Facts;
 use crate::probe::infiniband::Device;
-use crate::probe::interfaces::Interface;
+use crate::probe::interfaces::{Interface, ready_line};
 use crate::probe::limits::{Limit, Pair};
 use crate::probe::variables::What;
 
@@ -168,13 +168,9 @@ fn network(facts: &Facts, out: &mut Vec<(&'static str, String)>) {
         out.push(("MASTER_ADDR", format!("{name} ({address})")));
     }
     if let Some(wanted) = &network.wanted {
-        let name = &wanted.name;
         out.push((
             "to set it",
-            format!(
-                "export NCCL_SOCKET_IFNAME={name} GLOO_SOCKET_IFNAME={name}  ({})",
-                wanted.why
-            ),
+            format!("{}  ({})", ready_line(&wanted.name), wanted.why),
         ));
     }
 }
