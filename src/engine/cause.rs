@@ -148,10 +148,11 @@ fn explains(a: &Finding, b: &Finding) -> bool {
 }
 
 /// A mismatch on the same communicator comes before whatever its ranks did not call after it, unless all got on
-/// behind it.
+/// behind it. Among other ranks altogether it is another fault.
 fn differs_first(a: &Finding, b: &Finding) -> bool {
     let holds = a.class == Class::MismatchedCollective && a.effect != Effect::None;
-    holds && (a.comm == b.comm || a.phase <= b.phase)
+    let apart = !a.ranks.is_empty() && !b.accused.is_empty() && a.ranks.is_disjoint(&b.ranks);
+    holds && (a.comm == b.comm || (a.phase <= b.phase && !apart))
 }
 
 /// Nobody comes who cannot be reached.
@@ -237,9 +238,14 @@ fn verdict(
         Confidence::Possible
     };
     let confidence = main.map_or(alone, |f| f.confidence);
-    let others = findings
-        .iter()
-        .filter(|f| f.role == Role::Cause && main.is_some_and(|m| m.id != f.id));
+    // One kind of fault twice is another cause where it is other ranks'.
+    let others = findings.iter().filter(|f| {
+        let another = |m: &Finding| {
+            let elsewhere = !f.accused.is_empty() && f.ranks.is_disjoint(&m.ranks);
+            m.id != f.id || elsewhere
+        };
+        f.role == Role::Cause && main.is_some_and(another)
+    });
     let mut other_causes: Vec<String> = others.map(|f| f.id.clone()).collect();
     other_causes.sort();
     other_causes.dedup();

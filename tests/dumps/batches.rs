@@ -255,3 +255,55 @@ fn dumps_of_the_active_calls_alone_name_who_did_not_come() {
         answer.verdict
     );
 }
+
+/// Everybody made the same calls and is through them: whoever says that the job stands still says that it does so
+/// outside of them.
+#[test]
+fn equal_dumps_of_calls_that_are_through_show_that_it_stands_elsewhere() {
+    let mut dumps = super::equal(4, 5);
+    for dump in &mut dumps {
+        dump.entries.last_mut().unwrap().state = "completed";
+    }
+    let answer = stuck(&dumps);
+    assert_eq!(answer.verdict.state, State::Hung);
+    assert_eq!(answer.verdict.class, Class::UserCode);
+    assert!(answer.verdict.ranks.is_empty());
+    let moves = ask(&named(&dumps), false);
+    assert_eq!(moves.verdict.state, State::Healthy);
+    // The dump of one is missing, or ends in front of the last call.
+    let without = ask(&named(&dumps)[..3], true);
+    assert_eq!(without.verdict.class, Class::Inconclusive);
+    let mut files = named(&dumps);
+    let half = files[1].1.len() / 2;
+    files[1].1.truncate(half);
+    assert_eq!(ask(&files, true).verdict.class, Class::Inconclusive);
+}
+
+/// A mismatch among some ranks and a rank that never came among others are two faults.
+#[test]
+fn two_faults_among_other_ranks_are_both_told() {
+    let dump = |rank: u32| {
+        let half = u32::from(rank >= 4);
+        let ranks: Vec<u32> = (0..4).map(|n| half * 4 + n).collect();
+        let made = if rank == 6 { 4 } else { 5 };
+        let mut entries: Vec<Entry> = (1..=made).map(|n| call(1, n, "all_reduce", &[4])).collect();
+        if rank != 6 {
+            let mut last = open(entries.pop().unwrap());
+            if rank == 1 {
+                last.datatype = "Double";
+            }
+            entries.push(last);
+        }
+        let mut dump = of_world(8, entries);
+        dump.groups.push(super::group(half + 1, &ranks));
+        dump
+    };
+    let dumps: Vec<Dump> = (0..8).map(dump).collect();
+    let answer = stuck(&dumps);
+    assert_eq!(causes(&answer).len(), 2, "{:?}", answer.findings);
+    assert_eq!(answer.verdict.ranks, [1]);
+    assert_eq!(answer.verdict.other_causes, ["RANK001"]);
+    let mut both: Vec<u32> = accused(&answer);
+    both.sort_unstable();
+    assert_eq!(both, [1, 6]);
+}

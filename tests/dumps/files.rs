@@ -6,6 +6,8 @@ use std::path::Path;
 
 use unhang::app::{report, watch};
 use unhang::engine::catalog::Catalog;
+use unhang::engine::finding::Finding;
+use unhang::engine::vocab::Class;
 use unhang::engine::{Engine, Options};
 use unhang::views::json;
 
@@ -98,4 +100,57 @@ fn a_journal_with_dumps_gives_the_same_answer() {
     assert_eq!(live.verdict.ranks, [2]);
     let played = report::run(&plan(journal.path()), engine()).snapshot;
     assert_eq!(json::to_string(&live, true), json::to_string(&played, true));
+}
+
+/// Up to PyTorch 2.3 groups go by each process's own numbers: here rank 0 made them in another order than rank 1.
+#[test]
+fn groups_known_by_number_alone_are_told_apart_by_their_ranks() {
+    let dump = |pairs: [(u32, &str); 2]| {
+        let entry = |(n, (group, shape)): (usize, (u32, &str))| {
+            format!(
+                r#"{{"record_id": {n}, "pg_id": {group}, "seq_id": 1, "op_id": 1, "profiling_name": "nccl:all_reduce",
+                "time_created_ns": 1700000000000000000, "input_sizes": [[{shape}]], "output_sizes": [[{shape}]],
+                "state": "started", "frames": []}}"#
+            )
+        };
+        let entries: Vec<String> = pairs.into_iter().enumerate().map(entry).collect();
+        let group = |number: u32| pairs.iter().position(|(g, _)| *g == number);
+        // Whose sizes are 4 spans two ranks, whose are 8 all three.
+        let ranks = |number| match group(number).map(|at| pairs[at].1) {
+            Some("4") => "[0, 1]",
+            _ => "[2, 1, 0]",
+        };
+        format!(
+            r#"{{"version": "1.4", "pg_config": {{"0": [0, 1, 2], "1": {}, "2": {}}}, "entries": [{}]}}"#,
+            ranks(1),
+            ranks(2),
+            entries.join(",")
+        )
+        .into_bytes()
+    };
+    let files = [
+        ("t_0".to_owned(), dump([(1, "4"), (2, "8")])),
+        ("t_1".to_owned(), dump([(2, "4"), (1, "8")])),
+    ];
+    let answer = super::ask(&files, true);
+    let unlike = |f: &&Finding| f.class == Class::MismatchedCollective;
+    assert!(
+        !answer.findings.iter().any(|f| unlike(&f)),
+        "{:?}",
+        answer.findings
+    );
+    let files = [
+        ("t_0".to_owned(), dump([(1, "4"), (2, "8")])),
+        ("t_1".to_owned(), {
+            let odd = String::from_utf8(dump([(2, "4"), (1, "8")])).unwrap();
+            odd.replacen("all_reduce", "broadcast", 1).into_bytes()
+        }),
+    ];
+    let answer = super::ask(&files, true);
+    let found = answer.findings.iter().find(unlike).expect("a mismatch");
+    assert!(
+        found.title.contains("group of ranks 0, 1"),
+        "{}",
+        found.title
+    );
 }

@@ -5,6 +5,7 @@ use crate::engine::detect::wait::{self, End};
 use crate::engine::finding::Finding;
 use crate::engine::job::{Member, Record};
 use crate::engine::vocab::{Class, Effect, Phase, Role, State};
+use crate::engine::witness::recorder::GroupRec;
 
 /// How the logs end.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -165,6 +166,38 @@ pub(super) fn knows_every_call(scene: &Scene<'_>) -> bool {
         && scene.all_records().all(|(_, r)| begins(r))
 }
 
+/// By the logs or by the dumps every rank's calls are known.
+pub(super) fn idle(scene: &Scene<'_>) -> bool {
+    knows_every_call(scene) || idle_by_dumps(scene)
+}
+
+/// The dumps of all ranks are there and whole, and in every group all made the same calls and are through them.
+pub(super) fn idle_by_dumps(scene: &Scene<'_>) -> bool {
+    let recorded = scene.recorded;
+    let dumps = recorded.by_rank.values().map(|(_, taken)| *taken);
+    let all = recorded
+        .world
+        .is_some_and(|n| n as usize == recorded.by_rank.len());
+    // What serves models has communicators of its own, which PyTorch does not record.
+    let serves = scene.all_records().any(|(_, r)| r.serving);
+    let idle = |group: &GroupRec<'_>| {
+        let mut reached = group.members.values().map(|part| part.reached);
+        let first = reached.next().flatten();
+        let equal = first.is_some() && reached.all(|reached| reached == first);
+        let mut calls = group.members.values().flat_map(|part| {
+            let calls = part.calls;
+            calls.collectives.iter().chain(&calls.p2p)
+        });
+        let whole = group.absent.is_empty() && group.tells_completion();
+        equal && whole && calls.all(|entry| group.is_done(entry))
+    };
+    all && recorded.unread.is_empty()
+        && !serves
+        && dumps.clone().all(|taken| taken.cut().is_none())
+        && dumps.clone().any(|taken| taken.entries > 0)
+        && recorded.groups.iter().all(idle)
+}
+
 /// A rank waited in vain or lost something, and who is at fault is not known.
 fn complains(findings: &[Finding]) -> bool {
     findings.iter().any(|f| f.role == Role::Symptom)
@@ -213,7 +246,7 @@ pub(super) fn class_without_cause(
         State::Hung if !unseen.is_empty() => Class::Inconclusive,
         State::Healthy | State::Completed => Class::Healthy,
         // Every communicator is idle and equal, and nobody complains: whatever it is, it is outside NCCL.
-        State::Hung if knows_every_call(scene) && !complains(findings) => Class::UserCode,
+        State::Hung if idle(scene) && !complains(findings) => Class::UserCode,
         _ => Class::Inconclusive,
     }
 }

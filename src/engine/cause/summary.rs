@@ -60,7 +60,7 @@ pub(super) fn without_cause(
                 "stands still, the cause is not in these logs: {}",
                 symptom.title
             ),
-            None if !state::knows_every_call(scene) => {
+            None if !state::idle(scene) => {
                 let (stand, their) = match seen.len() {
                     1 => ("stands", "its log does"),
                     _ => ("stand", "their logs do"),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::calls::{CallParts, Common};
+use super::calls::{CallParts, Common, RankList};
 use super::tree::{Node, Text, Tree, Val};
 use super::{Dump, DumpError, Entry, Group, Progress};
 use crate::engine::limits;
@@ -473,6 +473,7 @@ impl Reader<'_, '_> {
     /// group without a name: whichever was made last.
     fn config(&mut self, config: Val) {
         let tree = self.tree;
+        let mut numbered: BTreeMap<i64, RankList> = BTreeMap::new();
         for (key, value) in tree.dict(config).take(limits::DUMP_GROUPS) {
             let (mut name, mut desc) = (self.string(key), String::new());
             let mut ranks = match value {
@@ -498,6 +499,9 @@ impl Reader<'_, '_> {
             }
             let ranks = self.common.rank_list(ranks);
             self.dump.mentioned.push(ranks.clone());
+            if let (Val::List(_), Ok(id)) = (value, name.parse()) {
+                numbered.insert(id, ranks.clone());
+            }
             if name.is_empty() {
                 continue;
             }
@@ -516,6 +520,36 @@ impl Reader<'_, '_> {
                     ranks: Some(ranks),
                     ..Group::default()
                 });
+            }
+        }
+        self.name_by_ranks(&numbered);
+    }
+
+    /// Up to 2.3 a group is known by the process's own number for it, which another process may have given to another
+    /// group. What they have in common are its ranks, and which of the groups of these it is. The default one is the
+    /// first that every process makes.
+    fn name_by_ranks(&mut self, numbered: &BTreeMap<i64, RankList>) {
+        /// Ranks that are named.
+        const NAMED: usize = 8;
+        let mut made: BTreeMap<u32, usize> = BTreeMap::new();
+        for (id, list) in numbered {
+            let nth = made.entry(list.id).or_default();
+            *nth += 1;
+            let first = list.ranks.iter().take(NAMED).map(ToString::to_string);
+            let mut name = format!("of ranks {}", first.collect::<Vec<_>>().join(", "));
+            if list.ranks.len() > NAMED {
+                name.push_str(&format!(", … ({} in all)", list.ranks.len()));
+            }
+            if *nth > 1 {
+                name.push_str(&format!(", number {nth}"));
+            }
+            let number = id.to_string();
+            for group in self.dump.groups.iter_mut().filter(|g| g.name == number) {
+                if *id == 0 {
+                    "default_pg".clone_into(&mut group.desc);
+                } else {
+                    group.name.clone_from(&name);
+                }
             }
         }
     }
