@@ -227,6 +227,68 @@ fn the_route_to_the_store_tells_which_interface_is_meant() {
     assert_eq!(set.troubles, [], "{}", set.text());
 }
 
+/// The host's card is a part of it: `br0` is the way out, however much it looks like a container's bridge.
+#[test]
+fn a_bridge_that_a_route_goes_through_leads_out() {
+    let with_bridge = |folder: &Path, destination: &str, mask: &str| {
+        let bridge = folder.join("sys/class/net/br0");
+        fs::create_dir_all(bridge.join("bridge")).unwrap();
+        for (file, text) in [
+            ("ifindex", "9"),
+            ("type", "1"),
+            ("operstate", "up"),
+            ("mtu", "1500"),
+            ("uevent", "INTERFACE=br0\nDEVTYPE=bridge\n"),
+            ("carrier", "1"),
+        ] {
+            fs::write(bridge.join(file), text).unwrap();
+        }
+        let change = |file: &str, from: &str, to: &str| {
+            let path = folder.join(file);
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(text.contains(from), "{text}");
+            fs::write(path, text.replacen(from, to, 1)).unwrap();
+        };
+        change(
+            "answers.json",
+            r#"{"interface": "wlp2s0""#,
+            r#"{"interface": "br0", "address": "10.9.0.5", "prefix": 24}, {"interface": "wlp2s0""#,
+        );
+        let route = format!("br0\t{destination}\t0100090A\t0003\t0\t0\t0\t{mask}\t0\t0\t0\nwlp2s0");
+        change("proc/self/net/route", "wlp2s0", &route);
+    };
+    let default = Seen::changed("laptop", |folder| {
+        with_bridge(folder, "00000000", "00000000");
+    });
+    let to_master = Seen::changed("laptop", |folder| {
+        with_bridge(folder, "0000090A", "0000FFFF");
+        with_variable(folder, "MASTER_ADDR", "10.9.7.7");
+    });
+    for (seen, why) in [
+        (default, "the default route"),
+        (to_master, "the route to MASTER_ADDR"),
+    ] {
+        assert_eq!(seen.names(Level::Wrong), [""; 0], "{}", seen.text());
+        let text = seen.text().replace("\n              ", " ");
+        assert!(text.contains("NCCL_SOCKET_IFNAME='=br0'"), "{text}");
+        assert!(text.contains(why), "{text}");
+    }
+    // It leads out there too, where the job goes another way.
+    let other = Seen::changed("laptop", |folder| {
+        with_bridge(folder, "00000000", "00000000");
+        with_variable(folder, "MASTER_ADDR", "192.168.1.77");
+    });
+    assert_eq!(other.names(Level::Wrong), [""; 0], "{}", other.text());
+    assert!(other.text().contains("NCCL_SOCKET_IFNAME='=wlp2s0'"));
+    assert!(
+        other
+            .names(Level::Note)
+            .contains(&"interface-not-the-route's"),
+        "{}",
+        other.text()
+    );
+}
+
 #[test]
 fn a_name_that_matches_nothing_is_wrong() {
     let seen = Seen::changed("h100-ib", |folder| {

@@ -9,7 +9,7 @@ use super::gpu::Sampler;
 use super::gpus::{self, Gpus};
 use super::host::{Host, within};
 use super::infiniband::{self, Rdma};
-use super::interfaces::{self, Interface, Settings};
+use super::interfaces::{self, Interface, Kind, Settings};
 use super::libraries::{self, Libraries};
 use super::limits::{self, Limits};
 use super::pci::{self, Pci};
@@ -68,6 +68,9 @@ pub struct Network {
     pub master: Option<(String, Option<IpAddr>)>,
     /// An address of the loopback that the host's own name stands for in /etc/hosts.
     pub name_is_loopback: Option<IpAddr>,
+    /// Interfaces that a default route or the way to `MASTER_ADDR` goes through: they lead out, whatever they are.
+    #[serde(skip)]
+    pub routed: Vec<String>,
     /// True if the process that was asked about lives in another network than this program.
     pub other_namespace: bool,
 }
@@ -190,14 +193,20 @@ fn network(host: &Host, version: Option<(u32, u32, u32)>) -> Network {
     let routes = routes::routes(host);
     let other_namespace = host.pid().is_some()
         && host.link_target(&host.process("ns/net")) != host.link_target("/proc/self/ns/net");
+    let to_master = to_master(
+        &interfaces,
+        &routes,
+        master.as_ref().and_then(|(_, ip)| *ip),
+    );
+    let defaults = routes.iter().filter(|route| route.prefix == 0);
+    let routed = defaults
+        .map(|route| &route.interface)
+        .chain(to_master.as_ref().map(|way| &way.name));
     Network {
+        routed: routed.cloned().collect(),
         nccl_takes: interfaces::nccl_choice(&interfaces, &addresses, settings),
         nccl_would_take: interfaces::nccl_choice(&interfaces, &addresses, unset),
-        wanted: wanted(
-            &interfaces,
-            &routes,
-            master.as_ref().and_then(|(_, ip)| *ip),
-        ),
+        wanted: wanted(&interfaces, &routes, to_master),
         name_is_loopback: name_is_loopback(host),
         interfaces,
         master,
@@ -205,28 +214,48 @@ fn network(host: &Host, version: Option<(u32, u32, u32)>) -> Network {
     }
 }
 
-/// The interface that leads to the store, if that is on another host; else the default route's. Never one
-/// that leads nowhere else.
-fn wanted(
+/// The interface that leads to the store; the one that has its address where this host has the store.
+fn to_master(
     interfaces: &[Interface],
     routes: &[routes::Route],
     master: Option<IpAddr>,
+) -> Option<Wanted> {
+    let ip = master.filter(|ip| !ip.is_loopback())?;
+    let way = |name: &str, why| {
+        let name = name.to_owned();
+        Wanted { name, why }
+    };
+    let mut owners = interfaces.iter().filter(|i| i.addresses.contains(&ip));
+    match owners.next() {
+        Some(own) => Some(way(&own.name, "it has the address MASTER_ADDR")),
+        None => routes::towards(routes, ip)
+            .map(|route| way(&route.interface, "the route to MASTER_ADDR")),
+    }
+}
+
+/// The interface that leads to the store; else the default route's. A bridge is one where the host's own card is
+/// a part of it, and only the route tells.
+fn wanted(
+    interfaces: &[Interface],
+    routes: &[routes::Route],
+    to_master: Option<Wanted>,
 ) -> Option<Wanted> {
     let leads_out = |name: &str| {
         interfaces
             .iter()
             .any(|i| i.name == name && i.kind.leads_out() && !i.addresses.is_empty())
     };
-    let owner = |ip: IpAddr| interfaces.iter().find(|i| i.addresses.contains(&ip));
-    let to_master = master
-        .filter(|ip| !ip.is_loopback())
-        .and_then(|ip| match owner(ip) {
-            // This host has the store.
-            Some(own) => Some((own.name.clone(), "it has the address MASTER_ADDR")),
-            None => routes::towards(routes, ip)
-                .map(|r| (r.interface.clone(), "the route to MASTER_ADDR")),
-        });
-    let default = routes::default_route(routes).map(|r| (r.interface.clone(), "the default route"));
+    let carries = |way: &Wanted| {
+        interfaces.iter().any(|i| {
+            let kind = i.kind.leads_out() || i.kind == Kind::Bridge;
+            i.name == way.name && kind && !i.addresses.is_empty()
+        })
+    };
+    let way = |name: &str, why| {
+        let name = name.to_owned();
+        Wanted { name, why }
+    };
+    let default = routes::default_route(routes).map(|r| way(&r.interface, "the default route"));
     let only = || {
         let mut out = interfaces
             .iter()
@@ -234,16 +263,12 @@ fn wanted(
         let one = out.next()?;
         out.next()
             .is_none()
-            .then(|| (one.name.clone(), "the only one that leads to other hosts"))
+            .then(|| way(&one.name, "the only one that leads to other hosts"))
     };
-    let found = to_master
-        .filter(|(name, _)| leads_out(name))
-        .or_else(|| default.filter(|(name, _)| leads_out(name)))
-        .or_else(only)?;
-    Some(Wanted {
-        name: found.0,
-        why: found.1,
-    })
+    to_master
+        .filter(carries)
+        .or_else(|| default.filter(carries))
+        .or_else(only)
 }
 
 /// Gloo and others look up the host's own name; a line `127.0.1.1 node-5` sends them to the loopback.

@@ -83,7 +83,8 @@ fn interface<'a>(network: &'a Network, name: &str) -> Option<&'a Interface> {
 }
 
 fn leads_nowhere(network: &Network, name: &str, address: IpAddr) -> bool {
-    let inside = interface(network, name).is_some_and(|i| !i.kind.leads_out());
+    let routed = network.routed.iter().any(|routed| routed == name);
+    let inside = !routed && interface(network, name).is_some_and(|i| !i.kind.leads_out());
     let link_local = match address {
         // Of a service processor or of a host without DHCP.
         IpAddr::V4(v4) => v4.is_link_local(),
