@@ -21,6 +21,14 @@ struct Test {
 
 impl Test {
     fn new(args: &[&str]) -> Self {
+        let mut test = Self::of_any_library(args);
+        if !args.contains(&"--like") {
+            test.command.arg("--nccl").arg(STANDINS.path());
+        }
+        test
+    }
+
+    fn of_any_library(args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_unhang"));
         command
@@ -38,9 +46,6 @@ impl Test {
             .env_remove("RANK")
             .env_remove("PYTHONPATH")
             .stdin(Stdio::null());
-        if !args.contains(&"--like") {
-            command.arg("--nccl").arg(STANDINS.path());
-        }
         Self {
             command,
             _folder: folder,
@@ -370,6 +375,21 @@ fn garbage_on_the_pipe_is_kept_and_harms_nothing() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("PASSED"), "{text}");
     assert!(!text.contains('\u{1b}'));
+}
+
+#[test]
+fn a_library_in_the_loaders_search_path_is_found() {
+    let mut test = Test::of_any_library(&["--ranks-per-gpu", "2", "--bandwidth", "none"]);
+    // No Python, whose own would be taken first.
+    test.command.env("PATH", "/nonexistent");
+    test.command.env_remove("VIRTUAL_ENV");
+    test.command.env_remove("CONDA_PREFIX");
+    let output = test.run();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let library = STANDINS.path().join("libnccl.so.2");
+    let said = format!("libnccl in LD_LIBRARY_PATH: {}", library.display());
+    assert!(text.contains(&said), "{text}");
 }
 
 #[test]

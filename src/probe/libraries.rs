@@ -146,7 +146,11 @@ pub fn libraries(host: &Host) -> Libraries {
     {
         let path = host.path_inside(folder).join("libnccl.so.2");
         if path.is_file() {
-            add(path, "in LD_LIBRARY_PATH".to_owned());
+            let library = nccl_library::Library {
+                path: path.clone(),
+                origin: Origin::Searched,
+            };
+            add(path, library.origin_in_words());
         }
     }
     if host.is_live() && host.pid().is_none() {

@@ -1,5 +1,6 @@
 //! Which libnccl: the one that a process uses, a Python wheel's, or the system's.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub enum Origin {
     Process(u32),
     /// In the Python environment.
     Wheel,
+    /// In a folder of LD_LIBRARY_PATH.
+    Searched,
     /// Installed, and of the version that a log is of.
     Log,
     /// Where the loader looks.
@@ -52,6 +55,7 @@ impl Library {
             Origin::Named => "named".to_owned(),
             Origin::Process(pid) => format!("used by process {pid}"),
             Origin::Wheel => "of the Python environment".to_owned(),
+            Origin::Searched => "in LD_LIBRARY_PATH".to_owned(),
             Origin::Log => "installed, of the log's version".to_owned(),
             Origin::System => "of the system".to_owned(),
         }
@@ -110,10 +114,24 @@ fn in_maps(text: &str) -> Option<PathBuf> {
     nccl.next().map(PathBuf::from)
 }
 
-/// The library that the user's Python would load, else the system's.
+/// The library that the user's Python would load, else what the loader finds: in LD_LIBRARY_PATH, then the
+/// system's.
 #[must_use]
 pub fn find() -> Option<Library> {
-    of_wheel(&python::site_packages()).or_else(of_system)
+    let searched = || searched(&std::env::var_os("LD_LIBRARY_PATH")?);
+    of_wheel(&python::site_packages())
+        .or_else(searched)
+        .or_else(of_system)
+}
+
+/// The first in a list of folders. One that is relative is left out: it depends on where a process stands.
+fn searched(list: &OsStr) -> Option<Library> {
+    let folders = std::env::split_paths(list).filter(|folder| folder.is_absolute());
+    let mut libraries = folders.map(|folder| folder.join("libnccl.so.2"));
+    Some(Library {
+        path: libraries.find(|path| path.is_file())?,
+        origin: Origin::Searched,
+    })
 }
 
 fn of_wheel(folders: &[PathBuf]) -> Option<Library> {
@@ -162,6 +180,23 @@ mod tests {
             Some(PathBuf::from("/opt/v env/nvidia/nccl/lib/libnccl.so.2"))
         );
         assert_eq!(in_maps("7f1-7f2 r-xp 0 08:01 17 /x/libnccl-net.so\n"), None);
+    }
+
+    #[test]
+    fn the_first_folder_of_the_search_path_that_has_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().display();
+        for name in ["empty", "first", "second"] {
+            fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        for name in ["first", "second"] {
+            fs::write(folder.path().join(name).join("libnccl.so.2"), "").expect("a file");
+        }
+        let list = format!("first::{place}/empty:{place}/first:{place}/second");
+        let found = searched(list.as_ref()).expect("found");
+        assert_eq!(found.path, folder.path().join("first/libnccl.so.2"));
+        assert_eq!(found.origin, Origin::Searched);
+        assert_eq!(searched(format!("{place}/empty").as_ref()), None);
     }
 
     #[test]
