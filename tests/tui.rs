@@ -31,7 +31,7 @@ mod samples;
 #[path = "support/screens.rs"]
 mod screens;
 
-use bench::{ASCII, Bench, COLOR, PLAIN, event};
+use bench::{ASCII, Bench, COLOR, PLAIN};
 
 /// A screen in a size, as text and, in the smallest, its styles.
 fn check(name: &str, bench: &mut Bench) {
@@ -111,53 +111,6 @@ fn overviews_of_other_jobs_look_like_this() {
     paused.status.dropped = 3;
     insta::assert_snapshot!("paused", paused.shown());
     insta::assert_snapshot!("replay", Bench::replay("wrong_interface").keys("2").shown());
-}
-
-/// Places from which a key is tried: somewhere each one has something to do.
-const PLACES: &[&str] = &[
-    "",
-    "3jj",
-    "2j",
-    "2jjo",
-    "4",
-    "4j",
-    "5",
-    "6",
-    "6/line⏎",
-    "6l",
-    "6gjj",
-    "6a",
-    "2mm6a",
-    "6/x",
-    "2/x",
-    ":",
-    "3p",
-    "?",
-];
-
-#[test]
-fn every_key_of_the_table_is_reached_and_does_something() {
-    for binding in KEYMAP {
-        for key in binding.keys.iter() {
-            let works = PLACES.iter().any(|place| {
-                let mut bench = Bench::replay("wrong_interface");
-                bench.keys(place);
-                let before = format!("{:?}", bench.ui);
-                let here = bench.ui.here(true);
-                if keymap::lookup(KEYMAP, here, event(*key)) != Some(binding.action) {
-                    return false;
-                }
-                bench.effects.clear();
-                bench.key(*key);
-                !bench.effects.is_empty() || format!("{:?}", bench.ui) != before
-            });
-            assert!(
-                works,
-                "{key:?} in {:?} does nothing anywhere",
-                binding.context
-            );
-        }
-    }
 }
 
 #[test]

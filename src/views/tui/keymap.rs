@@ -269,8 +269,8 @@ pub const KEYMAP: &[Binding] = &[
     bind(Prompt, &[Key::Plain(K::Up)], Choose(-1), "", "among the actions of `:`, choose the one above"),
     bind(Prompt, &[Key::Plain(K::Down)], Choose(1), "", "among the actions of `:`, choose the one below"),
 
-    bind(Overlay, &[Key::Plain(K::Enter)], Accept, "run, or hide", "run what is asked for; hide what runs, which goes on"),
-    bind(Overlay, &[Key::Plain(K::Esc), key('q')], Cancel, "stop, or close", "stop what runs; close the frame"),
+    bind(Overlay, &[Key::Plain(K::Enter)], Accept, "run", "run what is asked for; hide what runs, which goes on"),
+    bind(Overlay, &[Key::Plain(K::Esc), key('q')], Cancel, "close", "stop what runs; close the frame"),
     bind(Overlay, &[key('y')], CopyFix, "copy", "copy the command (OSC 52)"),
 
     bind(On(Screen::Ranks), &[Key::Plain(K::Enter)], Open, "log", "open the log of the rank, or of the marked ones merged"),
@@ -289,7 +289,7 @@ pub const KEYMAP: &[Binding] = &[
 
     bind(On(Screen::Log), &[key('/')], Search, "search", "search for a regular expression"),
     bind(On(Screen::Log), &[key('n')], Hit(1), "next", "go to the next hit"),
-    bind(On(Screen::Log), &[key('N')], Hit(-1), "", "go to the previous hit"),
+    bind(On(Screen::Log), &[key('N')], Hit(-1), "previous", "go to the previous hit"),
     bind(On(Screen::Log), &[key('a')], Widen, "all", "show the lines of one rank, of the marked ranks, of all, as they came"),
     bind(On(Screen::Log), &[key('i')], Only, "only", "show only lines that have a regular expression; Esc takes it away"),
     bind(On(Screen::Log), &[key('x')], Without, "without", "leave lines out that have a regular expression; Esc takes it away"),
@@ -314,8 +314,8 @@ pub const KEYMAP: &[Binding] = &[
     bind(Replay, &[key(')')], Edge(true), "", "go to the end; of a watch, back to the present"),
     bind(Replay, &[key('+'), key('=')], Faster, "", "play twice as fast"),
     bind(Replay, &[key('-')], Slower, "", "play half as fast"),
-    bind(Replay, &[key('[')], Seek(-1), "", "go back by a twentieth; a watch goes on meanwhile"),
-    bind(Replay, &[key(']')], Seek(1), "seek", "go forward by a twentieth"),
+    bind(Replay, &[key('[')], Seek(-1), "earlier", "go back by a twentieth; a watch goes on meanwhile"),
+    bind(Replay, &[key(']')], Seek(1), "later", "go forward by a twentieth"),
 
     bind(Everywhere, &[Key::Plain(K::Up), key('k')], Move(-1), "", "move up"),
     bind(Everywhere, &[Key::Plain(K::Down), key('j')], Move(1), "", "move down"),
@@ -364,24 +364,20 @@ pub fn lookup(table: &[Binding], here: Here, event: KeyEvent) -> Option<Action> 
     }
 }
 
-/// What the footer shows here: key and word, the most special first.
-pub fn footer(table: &[Binding], here: Here) -> impl Iterator<Item = (String, &'static str)> {
+/// What the footer may show here, the most special first.
+pub fn footer(table: &[Binding], here: Here) -> Vec<&Binding> {
     let contexts = Context::ALL.into_iter().filter(move |c| c.holds(here));
-    let rows = contexts.flat_map(|c| {
-        table
-            .iter()
-            .filter(move |b| b.context == c && !b.footer.is_empty())
-    });
+    let rows = contexts.flat_map(|c| table.iter().filter(move |b| b.context == c));
     let mut taken: Vec<Key> = Vec::new();
     let mut shown = Vec::new();
     for row in rows {
         // A key that a more special context took means something else here.
         if !taken.contains(&row.keys[0]) {
             taken.push(row.keys[0]);
-            shown.push((row.keys[0].name(), row.footer));
+            shown.extend((!row.footer.is_empty()).then_some(row));
         }
     }
-    shown.into_iter()
+    shown
 }
 
 /// The keys of a binding as text: `Up, k`.

@@ -85,6 +85,14 @@ impl TaskView {
         matches!(&self.stage, Stage::Started(seen) if seen.end.is_none())
     }
 
+    /// The command that stands above its output, if there is one.
+    #[must_use]
+    pub fn command(&self) -> Option<&str> {
+        let mut intro = self.intro.iter();
+        let (_, text) = intro.find(|(tone, _)| *tone == Tone::Command)?;
+        Some(text)
+    }
+
     /// What it is, for the frame around it.
     #[must_use]
     pub fn title(&self) -> String {
@@ -385,8 +393,7 @@ pub(super) fn took(ui: &mut Ui, action: Action) -> Option<Vec<Effect>> {
         Action::Top => isize::MIN,
         Action::Bottom => isize::MAX,
         Action::CopyFix => {
-            let command = task.intro.iter().find(|(tone, _)| *tone == Tone::Command)?;
-            let text = harmless(&command.1, Glyphs::Unicode);
+            let text = harmless(task.command()?, Glyphs::Unicode);
             return Some(vec![Effect::Copy(text.into_owned() + "\n")]);
         }
         // The screen behind it is asked for.

@@ -1,6 +1,7 @@
 //! What an action changes, and what it asks of the outside.
 
 mod log;
+pub mod now;
 mod time;
 
 use std::time::Duration;
@@ -9,8 +10,6 @@ use crate::app::handle::{LogRequest, Status};
 use crate::app::prove::Test;
 use crate::engine::recent::Whose;
 use crate::engine::snapshot::Snapshot;
-use crate::views::escape::harmless;
-use crate::views::words;
 
 use super::keymap::Action;
 use super::palette;
@@ -19,10 +18,11 @@ use super::screen::collectives::groups;
 use super::screen::ranks::visible;
 use super::screen::{env, gpus};
 use super::task;
-use super::ui::{Asked, Extent, Prompt, RankKey, Ui};
+use super::ui::{Asked, Prompt, RankKey, Ui};
 
-use log::{LINE_BYTES, evidence, hit, neighbour, open_log, open_log_at};
+use log::{LINE_BYTES, hit, neighbour, open_log, open_log_at};
 pub use log::{arrived, refresh};
+use now::{Now, Target};
 
 /// Characters of a prompt.
 const PROMPT: usize = 200;
@@ -71,6 +71,10 @@ pub fn update(ui: &mut Ui, snapshot: &Snapshot, status: &Status, action: Action)
     if let Some(effects) = task::took(ui, action) {
         return effects;
     }
+    if let Some(why) = Now::new(ui, snapshot, status).refusal(action) {
+        ui.message = Some(why);
+        return Vec::new();
+    }
     match action {
         Action::Quit => return vec![Effect::Quit],
         Action::Suspend => return vec![Effect::Suspend],
@@ -82,20 +86,25 @@ pub fn update(ui: &mut Ui, snapshot: &Snapshot, status: &Status, action: Action)
                 Effect::Pause
             }];
         }
-        Action::Step => return time::step(ui, status),
-        Action::Faster => return time::speed(ui, status, 2.0),
-        Action::Slower => return time::speed(ui, status, 0.5),
+        Action::Step => return vec![Effect::Step],
+        Action::Faster => return time::speed(status, 2.0),
+        Action::Slower => return time::speed(status, 0.5),
         Action::Seek(by) => return time::seek(status, by),
         Action::Edge(end) => return time::edge(status, end),
-        Action::FirstSign => return time::first_sign(ui, status),
-        Action::Sign(by) => return time::sign(ui, status, by),
-        Action::CopyFix => return copy(ui, snapshot),
+        Action::FirstSign | Action::Sign(_) => return time::jump(ui, status, action),
+        Action::CopyFix => {
+            let fix = now::fix(ui, snapshot);
+            return fix.map(Effect::Copy).into_iter().collect();
+        }
         Action::Prove => return prove(ui, snapshot),
-        Action::Stack => return stack(ui, snapshot),
+        Action::Stack => return stack(ui, snapshot, status),
         Action::Go(screen) => return go(ui, snapshot, screen),
         Action::NextScreen => return go(ui, snapshot, ui.screen.turned(1)),
         Action::PreviousScreen => return go(ui, snapshot, ui.screen.turned(-1)),
-        Action::Open => return open(ui, snapshot),
+        Action::Open => {
+            let target = Now::new(ui, snapshot, status).target();
+            return target.map_or_else(|_| Vec::new(), |target| show(ui, snapshot, target));
+        }
         Action::Finding(by) => return finding(ui, snapshot, by),
         Action::Neighbour(by) => return neighbour(ui, snapshot, by),
         Action::Sideways(by) => return sideways(ui, snapshot, by),
@@ -199,67 +208,28 @@ fn back(ui: &mut Ui) {
     ui.screen = ui.back.pop().unwrap_or_default();
 }
 
-fn open(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
-    match ui.screen {
-        Screen::Overview => go(ui, snapshot, Screen::Findings),
-        Screen::Ranks => {
-            let rows = visible(ui, snapshot);
-            let Some(view) = rows
-                .get(rank_row(ui, snapshot, &rows))
-                .map(|at| &snapshot.job.ranks[*at])
-            else {
-                return Vec::new();
-            };
-            match view.rank {
-                Some(rank) if ui.ranks.marked.is_empty() => open_log(ui, snapshot, rank),
-                Some(rank) => open_log_at(ui, snapshot, Some(rank), Extent::Marked, None),
-                None => {
-                    ui.message =
-                        Some("its rank is not known, so its lines cannot be picked out".to_owned());
-                    Vec::new()
-                }
-            }
+fn show(ui: &mut Ui, snapshot: &Snapshot, target: Target) -> Vec<Effect> {
+    match target {
+        Target::Findings => go(ui, snapshot, Screen::Findings),
+        Target::Host(name) => {
+            ui.ranks.filter = name;
+            go(ui, snapshot, Screen::Ranks)
         }
-        Screen::Findings => evidence(ui, snapshot),
-        Screen::Hosts => {
-            let (row, hosts) = (ui.host_row(snapshot), &snapshot.job.hosts);
-            if let Some(host) = hosts.get(row) {
-                ui.ranks.filter.clone_from(&host.name);
-                return go(ui, snapshot, Screen::Ranks);
-            }
-            let connect = snapshot.job.connects.get(row - hosts.len());
-            log_of(ui, snapshot, connect.and_then(|c| c.ranks.first().copied()))
-        }
-        Screen::Collectives => {
-            let comm = snapshot.job.comms.get(ui.comm_row(snapshot));
-            let groups = comm.map(groups).unwrap_or_default();
-            let group = groups.get(ui.member);
-            log_of(ui, snapshot, group.and_then(|g| g.ranks.first().copied()))
-        }
-        Screen::Gpus => {
-            let rows = gpus::rows(&snapshot.job);
-            let row = rows.get(ui.gpu.min(rows.len().saturating_sub(1)));
-            log_of(ui, snapshot, row.and_then(|r| r.ranks().first().copied()))
-        }
-        Screen::Env => {
-            let rows = env::rows(&snapshot.job);
-            let row = rows.get(ui.env);
-            log_of(ui, snapshot, row.and_then(|row| row.rank))
-        }
-        Screen::Log => log::open_line(ui, snapshot),
+        Target::Log(rank, extent, at) => open_log_at(ui, snapshot, Some(rank), extent, at),
     }
-}
-
-/// The log of a rank, if there is one.
-fn log_of(ui: &mut Ui, snapshot: &Snapshot, rank: Option<u32>) -> Vec<Effect> {
-    rank.map_or_else(Vec::new, |rank| open_log(ui, snapshot, rank))
 }
 
 fn finding(ui: &mut Ui, snapshot: &Snapshot, by: isize) -> Vec<Effect> {
     let row = moved(ui.finding_row(snapshot), by, snapshot.findings.len());
     select_finding(ui, snapshot, row);
     match ui.screen {
-        Screen::Log => evidence(ui, snapshot),
+        Screen::Log => match now::evidence(ui, snapshot) {
+            Ok(target) => show(ui, snapshot, target),
+            Err(why) => {
+                ui.message = Some(why.to_owned());
+                Vec::new()
+            }
+        },
         Screen::Overview | Screen::Findings => Vec::new(),
         _ => go(ui, snapshot, Screen::Findings),
     }
@@ -407,7 +377,6 @@ fn mark(ui: &mut Ui, snapshot: &Snapshot) {
     let rows = visible(ui, snapshot);
     let row = rows.get(rank_row(ui, snapshot, &rows));
     let Some(rank) = row.and_then(|at| snapshot.job.ranks[*at].rank) else {
-        ui.message = Some("its rank is not known, so its lines cannot be picked out".to_owned());
         return;
     };
     if !ui.ranks.marked.remove(&rank) {
@@ -426,14 +395,6 @@ fn mark_all(ui: &mut Ui, snapshot: &Snapshot) {
     }
 }
 
-/// The finding whose fix is meant: the selected one, elsewhere the verdict's.
-fn meant(ui: &Ui, snapshot: &Snapshot) -> Option<usize> {
-    match ui.screen {
-        Screen::Findings => Some(ui.finding_row(snapshot)),
-        _ => snapshot.verdict.finding,
-    }
-}
-
 /// What runs is shown again: one program at a time is enough.
 fn shows_running(ui: &mut Ui) -> bool {
     let running = ui.task.as_mut().filter(|task| task.runs());
@@ -444,64 +405,24 @@ fn prove(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
     if shows_running(ui) {
         return Vec::new();
     }
-    match meant(ui, snapshot).filter(|row| *row < snapshot.findings.len()) {
-        Some(row) => {
-            // What came out is shown again before it is asked for anew.
-            let about = task::About::Fix(task::FindingKey::of(&snapshot.findings[row]));
-            if let Some(known) = ui.task.as_mut().filter(|task| task.about == about) {
-                known.hidden = false;
-                return Vec::new();
-            }
-            vec![Effect::Prove(row)]
-        }
-        None => {
-            ui.message = Some("there is no fix to prove".to_owned());
-            Vec::new()
-        }
+    let Some(row) = now::meant(ui, snapshot) else {
+        return Vec::new();
+    };
+    // What came out is shown again before it is asked for anew.
+    let about = task::About::Fix(task::FindingKey::of(&snapshot.findings[row]));
+    if let Some(known) = ui.task.as_mut().filter(|task| task.about == about) {
+        known.hidden = false;
+        return Vec::new();
     }
+    vec![Effect::Prove(row)]
 }
 
-fn stack(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
+fn stack(ui: &mut Ui, snapshot: &Snapshot, status: &Status) -> Vec<Effect> {
     if shows_running(ui) {
         return Vec::new();
     }
-    let rank = if ui.screen == Screen::Log {
-        log::rank_here(ui)
-    } else {
-        let rows = visible(ui, snapshot);
-        let row = rows.get(rank_row(ui, snapshot, &rows));
-        row.and_then(|at| snapshot.job.ranks[*at].rank)
-    };
-    match rank {
-        Some(rank) => vec![Effect::Stack(rank)],
-        None => {
-            ui.message = Some("its rank is not known, nor is its process".to_owned());
-            Vec::new()
-        }
-    }
-}
-
-fn copy(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
-    let row = meant(ui, snapshot);
-    let fixes = row
-        .and_then(|row| snapshot.findings.get(row))
-        .map_or(&[][..], |f| &f.fixes);
-    let commands = fixes
-        .iter()
-        .map(words::exports)
-        .find(|lines| !lines.is_empty());
-    let text = commands.map(|lines| lines.join("\n") + "\n").or_else(|| {
-        fixes
-            .first()
-            .map(|fix| harmless(&fix.text, crate::views::escape::Glyphs::Unicode).into_owned())
-    });
-    match text {
-        Some(text) => vec![Effect::Copy(text)],
-        None => {
-            ui.message = Some("there is no fix to copy".to_owned());
-            Vec::new()
-        }
-    }
+    let rank = Now::new(ui, snapshot, status).rank_meant();
+    rank.map(Effect::Stack).into_iter().collect()
 }
 
 /// A row moved by some rows, within a list.

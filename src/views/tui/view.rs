@@ -14,6 +14,7 @@ use super::keymap;
 use super::screen::{self, Screen};
 use super::theme::Tone;
 use super::ui::{Asked, Ui};
+use super::update::now::Now;
 use super::widget::header::Header;
 use super::widget::pen::Pen;
 use super::widget::timebar;
@@ -168,7 +169,12 @@ fn footer(scene: Scene<'_>, area: Rect, buf: &mut Buffer) {
         return;
     }
     pen.put(Tone::Plain, " ");
-    for (key, word) in keymap::footer(&ui.keys, ui.here(scene.status.has_time())) {
+    let now = Now::new(ui, scene.snapshot, scene.status);
+    for binding in keymap::footer(&ui.keys, ui.here(scene.status.has_time())) {
+        let Some(word) = now.word(binding) else {
+            continue;
+        };
+        let key = binding.keys[0].name();
         if pen.room() < key.len() + word.len() + 3 {
             break;
         }

@@ -180,60 +180,22 @@ pub(super) fn rank_here(ui: &Ui) -> Option<u32> {
     line.and_then(|line| line.rank).or(ui.log.rank)
 }
 
-/// Of several ranks' lines: the log of the one that wrote this, at this line.
-pub(super) fn open_line(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
-    let line = ui.log.lines.get(ui.log.row);
-    let line = line.filter(|_| ui.log.extent != Extent::One);
-    let Some((rank, place)) = line.map(|line| (line.rank, line.place)) else {
-        return Vec::new();
-    };
-    if rank.is_none() {
-        ui.message = Some("its rank is not known, so its lines cannot be picked out".to_owned());
-        return Vec::new();
-    }
-    open_log_at(
-        ui,
-        snapshot,
-        rank,
-        Extent::One,
-        Some((place.source, place.number)),
-    )
-}
-
-/// Opens the log at the first line of the selected finding.
-pub(super) fn evidence(ui: &mut Ui, snapshot: &Snapshot) -> Vec<Effect> {
-    let Some(finding) = snapshot.findings.get(ui.finding_row(snapshot)) else {
-        return Vec::new();
-    };
-    let first = finding
-        .evidence
-        .iter()
-        .filter(|e| e.entry.is_none())
-        .find_map(|e| Some((e.rank?, (e.source, e.line))));
-    match first {
-        Some((rank, place)) => open_log_at(ui, snapshot, Some(rank), Extent::One, Some(place)),
-        None => {
-            ui.message = Some("no line of a known rank supports it".to_owned());
-            Vec::new()
-        }
-    }
-}
-
-pub(super) fn neighbour(ui: &mut Ui, snapshot: &Snapshot, by: isize) -> Vec<Effect> {
+/// The rank whose log is beside this one.
+pub(super) fn beside(ui: &Ui, snapshot: &Snapshot, by: isize) -> Option<u32> {
     let ranks: Vec<u32> = snapshot.job.ranks.iter().filter_map(|r| r.rank).collect();
     let here = rank_here(ui);
     let at = ranks.iter().position(|r| Some(*r) == here).unwrap_or(0);
-    match ranks.get(moved(at, by, ranks.len())) {
-        Some(rank) if Some(*rank) != ui.log.rank || ui.log.extent != Extent::One => {
-            open_log(ui, snapshot, *rank)
-        }
-        _ => Vec::new(),
-    }
+    let rank = ranks.get(moved(at, by, ranks.len())).copied();
+    rank.filter(|rank| Some(*rank) != ui.log.rank || ui.log.extent != Extent::One)
+}
+
+pub(super) fn neighbour(ui: &mut Ui, snapshot: &Snapshot, by: isize) -> Vec<Effect> {
+    let rank = beside(ui, snapshot, by);
+    rank.map_or_else(Vec::new, |rank| open_log(ui, snapshot, rank))
 }
 
 pub(super) fn hit(ui: &mut Ui, by: isize) {
     let Some(pattern) = &ui.log.pattern else {
-        ui.message = Some("nothing to search for yet: / starts a search".to_owned());
         return;
     };
     let log = &ui.log;

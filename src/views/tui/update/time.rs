@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::app::handle::{Mode, Status};
-use crate::app::timeline::{Mark, Timeline};
+use crate::app::timeline::Mark;
+use crate::views::tui::keymap::Action;
 use crate::views::tui::ui::Ui;
 
 use super::Effect;
@@ -21,12 +22,38 @@ fn place(status: &Status) -> Option<(Duration, Duration)> {
     Some((timeline.length, timeline.length))
 }
 
-pub(super) fn step(ui: &mut Ui, status: &Status) -> Vec<Effect> {
-    if status.playback.is_none() && !status.paused {
-        ui.message = Some(PRESENT.to_owned());
-        return Vec::new();
+/// Why an action in time would do nothing now.
+pub(super) fn refusal(status: &Status, action: Action) -> Option<String> {
+    let present = || Some(PRESENT.to_owned());
+    match action {
+        Action::Step if status.playback.is_none() && !status.paused => present(),
+        Action::Faster | Action::Slower if status.playback.is_none() => present(),
+        Action::Seek(_) | Action::Edge(_) if place(status).is_none() => {
+            Some("nothing of it is kept yet".to_owned())
+        }
+        Action::FirstSign | Action::Sign(_) => mark(status, action).err(),
+        _ => None,
     }
-    vec![Effect::Step]
+}
+
+/// Where a jump along the findings leads; the error says why nowhere.
+fn mark(status: &Status, action: Action) -> Result<Mark, String> {
+    let known = status.timeline.as_ref().zip(place(status));
+    let Some((timeline, (at, _))) = known else {
+        return Err("nobody has looked through this replay".to_owned());
+    };
+    let (mark, none) = match action {
+        Action::FirstSign => (timeline.first_sign(), "no finding came up"),
+        Action::Sign(by) if by < 0 => (timeline.before(at), "no finding came up before"),
+        _ => (timeline.after(at), "no finding comes up after this"),
+    };
+    let known = timeline.known();
+    mark.cloned().ok_or_else(|| match known {
+        known if known < 1.0 => {
+            format!("{none}; {:.0}% was looked through so far", known * 100.0)
+        }
+        _ => none.to_owned(),
+    })
 }
 
 /// To the start, or to the end, which is the present of a watch.
@@ -36,15 +63,9 @@ pub(super) fn edge(status: &Status, end: bool) -> Vec<Effect> {
     known.into_iter().collect()
 }
 
-pub(super) fn speed(ui: &mut Ui, status: &Status, factor: f64) -> Vec<Effect> {
-    if status.playback.is_none() {
-        ui.message = Some(PRESENT.to_owned());
-    }
-    status
-        .playback
-        .iter()
-        .map(|p| Effect::Speed(p.speed * factor))
-        .collect()
+pub(super) fn speed(status: &Status, factor: f64) -> Vec<Effect> {
+    let playback = status.playback.iter();
+    playback.map(|p| Effect::Speed(p.speed * factor)).collect()
 }
 
 pub(super) fn seek(status: &Status, by: isize) -> Vec<Effect> {
@@ -66,51 +87,15 @@ pub(super) fn seek(status: &Status, by: isize) -> Vec<Effect> {
     })]
 }
 
-/// To where the first cause came up.
-pub(super) fn first_sign(ui: &mut Ui, status: &Status) -> Vec<Effect> {
-    let found = |timeline: &Timeline, _| timeline.first_sign().cloned();
-    jump(ui, status, found, ["first sign", "no finding came up"])
-}
-
-/// To where the next finding came up, or the previous one.
-pub(super) fn sign(ui: &mut Ui, status: &Status, by: isize) -> Vec<Effect> {
-    if by < 0 {
-        let found = |timeline: &Timeline, at| timeline.before(at).cloned();
-        return jump(
-            ui,
-            status,
-            found,
-            ["came up here", "no finding came up before"],
-        );
-    }
-    let found = |timeline: &Timeline, at| timeline.after(at).cloned();
-    jump(
-        ui,
-        status,
-        found,
-        ["came up here", "no finding comes up after this"],
-    )
-}
-
-/// Jumps to a mark and stops there, since the moment would pass; says what it is, or that there is none.
-fn jump(
-    ui: &mut Ui,
-    status: &Status,
-    find: impl FnOnce(&Timeline, Duration) -> Option<Mark>,
-    [found, none]: [&str; 2],
-) -> Vec<Effect> {
-    let (Some(timeline), Some((at, _))) = (&status.timeline, place(status)) else {
-        ui.message = Some("nobody has looked through this replay".to_owned());
+/// Jumps to where the first cause, the next or the previous finding came up, and stops there, since the moment
+/// would pass; says what it is.
+pub(super) fn jump(ui: &mut Ui, status: &Status, action: Action) -> Vec<Effect> {
+    let Ok(mark) = mark(status, action) else {
         return Vec::new();
     };
-    let Some(mark) = find(timeline, at) else {
-        let known = timeline.known();
-        ui.message = Some(if known < 1.0 {
-            format!("{none}; {:.0}% was looked through so far", known * 100.0)
-        } else {
-            none.to_owned()
-        });
-        return Vec::new();
+    let found = match action {
+        Action::FirstSign => "first sign",
+        _ => "came up here",
     };
     ui.message = Some(format!("{found}: {} {}", mark.id, mark.title));
     ui.findings.id = Some(mark.id);
